@@ -1,0 +1,117 @@
+package txonce
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/txonce/txonce"
+
+// allowed says what the code of each package (its tests apart) may import beside the standard library. Data flows one
+// way, from the edge to the record: nothing here may look up. A package that is not listed may not exist.
+var allowed = map[string][]string{
+	".":                       {},
+	"toolcall":                {"github.com/jackc/pgx/v5"},
+	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", "github.com/jackc/pgx/v5/..."},
+	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", "github.com/jackc/pgx/v5", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
+	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
+	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
+	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
+	"internal/devpg/withpg":   {module + "/internal/devpg"},
+	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
+	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
+}
+
+func TestImports_OnlyAllowedOnes(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if file != "." && (d.Name() == "integration" || d.Name() == "tools" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+				return filepath.SkipDir // modules of their own, or no packages
+			}
+			return nil
+		}
+		if strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") {
+			checkImports(t, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkImports(t *testing.T, file string) {
+	pkg := path.Dir(filepath.ToSlash(file))
+	rules, ok := rulesFor(pkg)
+	if !ok {
+		t.Errorf("%s: package %s is not in the list of what may import what", file, pkg)
+		return
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		standard := !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".")
+		if !standard && !slices.ContainsFunc(rules, func(rule string) bool { return covers(rule, imported) }) {
+			t.Errorf("%s: package %s may not import %s", file, pkg, imported)
+		}
+	}
+}
+
+func rulesFor(pkg string) ([]string, bool) {
+	for pattern, rules := range allowed {
+		if covers(pattern, pkg) {
+			return rules, true
+		}
+	}
+	return nil, false
+}
+
+// covers reports whether the pattern names the path: itself, or with /... all below it as well.
+func covers(pattern, name string) bool {
+	if prefix, below := strings.CutSuffix(pattern, "..."); below {
+		return name == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(name, prefix)
+	}
+	return pattern == name
+}
+
+// TestImports_RulesBite proves that the check can fail.
+func TestImports_RulesBite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"toolcall", "toolcall", true},
+		{"toolcall", "toolcall/sub", false},
+		{"github.com/jackc/pgx/v5/...", "github.com/jackc/pgx/v5/pgxpool", true},
+		{"github.com/jackc/pgx/v5/...", "github.com/jackc/pgx/v5", true},
+		{"github.com/jackc/pgx/v5/...", "github.com/jackc/pgx/v55", false},
+		{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", false},
+	} {
+		if got := covers(c.pattern, c.name); got != c.want {
+			t.Errorf("covers(%q, %q) = %v, want %v", c.pattern, c.name, got, c.want)
+		}
+	}
+	if _, ok := rulesFor("txidem/other"); ok {
+		t.Error("an unlisted package has rules")
+	}
+}

@@ -1,0 +1,65 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Call is the protected call that is running. It is made by txidem and found in the handler's context.
+type Call struct {
+	ID    ID
+	Scope string // who is calling
+	Tool  string // what is called
+	Key   string // "x:" and the caller's key, or "h:" and a hash of the arguments
+
+	mu     sync.Mutex
+	over   bool
+	queued []func(*pgx.Batch)
+}
+
+// ErrCallOver is returned by [Call.AtFinish] when the handler of the call has returned: what is queued then would be
+// lost.
+var ErrCallOver = errors.New("toolcall: the call is over; queue statements before the handler returns")
+
+// AtFinish queues statements that run in the call's transaction after the handler has returned and before the record
+// is written, in the same round trip: all of them commit with the call or none does. The function must only queue; it
+// runs after the handler. A statement that fails fails the call.
+func (c *Call) AtFinish(queue func(*pgx.Batch)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return ErrCallOver
+	}
+	c.queued = append(c.queued, queue)
+	return nil
+}
+
+// Finish ends the call for [Call.AtFinish] and queues on b what was put there. It is called once by the package that
+// made the call; b may be nil when the call does not commit.
+func (c *Call) Finish(b *pgx.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	if b != nil {
+		for _, queue := range c.queued {
+			queue(b)
+		}
+	}
+	c.queued = nil
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries the call.
+func NewContext(ctx context.Context, c *Call) context.Context {
+	return context.WithValue(ctx, contextKey{}, c)
+}
+
+// FromContext returns the call that is running in ctx, if any.
+func FromContext(ctx context.Context) (*Call, bool) {
+	c, ok := ctx.Value(contextKey{}).(*Call)
+	return c, ok
+}
