@@ -1,0 +1,19 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package devpg
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+)
+
+// startOwn fails: the clean-up of our own servers rests on a Unix shell, on
+// file locks and on sockets in the file system.
+func startOwn(context.Context, *Config) (*Server, error) {
+	return nil, fmt.Errorf("devpg: servers cannot be started on %s; start PostgreSQL %d or newer yourself and set %s to its URL", runtime.GOOS, minMajor, EnvTestURL)
+}
+
+func installFolders() []string { return nil }
+
+func dataBases() []string { return nil }

@@ -1,0 +1,205 @@
+#!/bin/sh
+# Makes sure that tests and demos can have a Postgres, and says nothing if they
+# already can.
+#
+#   scripts/setup.sh          a server: one named by TXONCE_TEST_DATABASE_URL or
+#                             DATABASE_URL, or server binaries (14 or newer)
+#   scripts/setup.sh race     the same, and a C compiler for `go test -race`
+#
+# It installs with the package manager when it may do so (root, or sudo without
+# a password). The server is only unpacked: no database cluster is made, nothing
+# is started. An ordinary user who may not install gets exit status 0 and advice,
+# because the tests can still download a server for themselves; the exit status
+# is 1 when that cannot help.
+set -eu
+
+min=14
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+fail() {
+	say "$*"
+	exit 1
+}
+
+# usable DIR: does DIR hold a server that is new enough?
+usable() {
+	[ -x "$1/postgres" ] && [ -x "$1/initdb" ] || return 1
+	version=$("$1/postgres" --version 2>/dev/null) || return 1
+	version=${version##*"(PostgreSQL) "}
+	major=${version%%[!0-9]*}
+	[ -n "$major" ] && [ "$major" -ge "$min" ]
+}
+
+# have_server looks where package devpg looks: PATH, then the usual folders.
+have_server() {
+	old_ifs=$IFS
+	IFS=:
+	set -f
+	for dir in $PATH; do
+		[ -x "$dir/postgres" ] || continue
+		# A link leads to the folder that has the rest of the server.
+		link=$(readlink -f "$dir/postgres" 2>/dev/null) || link=$dir/postgres
+		if usable "$(dirname "$link")"; then
+			IFS=$old_ifs
+			set +f
+			return 0
+		fi
+	done
+	IFS=$old_ifs
+	set +f
+	for dir in /usr/lib/postgresql/*/bin /usr/lib/postgresql[0-9]*/bin \
+		/usr/libexec/postgresql[0-9]* /usr/pgsql-*/bin \
+		/opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin \
+		/usr/local/pgsql/bin /Applications/Postgres.app/Contents/Versions/*/bin; do
+		if usable "$dir"; then return 0; fi
+	done
+	return 1
+}
+
+have_postgres() {
+	[ -n "${TXONCE_TEST_DATABASE_URL:-}" ] || [ -n "${DATABASE_URL:-}" ] || have_server
+}
+
+# have_compiler: does the compiler that Go would call work, and has it headers?
+have_compiler() {
+	cc=$(go env CC 2>/dev/null) || cc=
+	[ -n "$cc" ] || cc=${CC:-gcc}
+	# Unquoted: CC may hold arguments.
+	# shellcheck disable=SC2086
+	printf '#include <stdlib.h>\nint main(void) { return 0; }\n' |
+		$cc -x c -fsyntax-only - >/dev/null 2>&1
+}
+
+# as_root COMMAND...: run it as root, if need be through sudo.
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	else
+		sudo -n "$@"
+	fi
+}
+
+may_be_root() {
+	[ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; }
+}
+
+# manager prints the package manager that we may use; nothing if there is none.
+manager() {
+	if command -v apt-get >/dev/null 2>&1; then
+		may_be_root && echo apt
+	elif command -v dnf >/dev/null 2>&1; then
+		may_be_root && echo dnf
+	elif command -v apk >/dev/null 2>&1; then
+		may_be_root && echo apk
+	elif command -v brew >/dev/null 2>&1; then
+		[ "$(id -u)" -ne 0 ] && echo brew # brew refuses root
+	fi
+	return 0
+}
+
+# server_package MANAGER, compiler_packages MANAGER: what to install.
+server_package() {
+	case $1 in
+	dnf) echo postgresql-server ;;
+	brew) echo postgresql@17 ;;
+	*) echo postgresql ;;
+	esac
+}
+
+compiler_packages() {
+	case $1 in
+	apt) echo gcc libc6-dev ;;
+	dnf) echo gcc glibc-devel ;;
+	apk) echo gcc musl-dev ;;
+	brew) echo gcc ;;
+	esac
+}
+
+apt_updated=
+apt_update() {
+	[ -z "$apt_updated" ] || return 0
+	say "updating the package lists"
+	as_root apt-get update >&2 || say "apt-get update failed; going on with the lists that are there"
+	apt_updated=yes
+}
+
+# install MANAGER PACKAGE...: progress goes to standard error.
+install() {
+	with=$1
+	shift
+	say "installing $* with $with"
+	case $with in
+	apt)
+		apt_update
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+			-o Dpkg::Options::=--force-confold "$@" >&2
+		;;
+	dnf) as_root dnf install -y --setopt=install_weak_deps=False "$@" >&2 ;;
+	apk) as_root apk add "$@" >&2 ;;
+	brew) brew install "$@" >&2 ;;
+	esac
+}
+
+# no_main_cluster keeps Debian's package from making and starting a cluster.
+no_main_cluster() {
+	conf=/etc/postgresql-common/createcluster.conf
+	[ ! -e "$conf" ] || return 0
+	as_root mkdir -p "${conf%/*}"
+	echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
+}
+
+# apt_too_old: does this release have too old a server? Then installing it is
+# of no use.
+apt_too_old() {
+	apt_update
+	candidate=$(apt-cache policy postgresql | sed -n 's/^ *Candidate: *//p')
+	major=${candidate%%[!0-9]*}
+	[ -n "$major" ] && [ "$major" -lt "$min" ]
+}
+
+install_server() {
+	if [ "$1" = apt ]; then
+		if apt_too_old; then
+			say "this system's package is PostgreSQL $major, but $min or newer is needed"
+			return 1
+		fi
+		no_main_cluster
+	fi
+	install "$1" "$(server_package "$1")"
+}
+
+ensure_server() {
+	if have_postgres; then return 0; fi
+	with=$(manager)
+	if [ -n "$with" ] && install_server "$with" && have_server; then
+		return 0
+	fi
+	remedy="install PostgreSQL $min or newer (Debian: apt-get install postgresql; macOS: brew install postgresql@17; others: postgresql.org/download), or set TXONCE_TEST_DATABASE_URL to the URL of a running server"
+	if [ "$(id -u)" -eq 0 ]; then
+		fail "no PostgreSQL: $remedy"
+	fi
+	say "no PostgreSQL, and I may not install it: the tests will try to download one. If that fails, $remedy"
+}
+
+ensure_compiler() {
+	if have_compiler; then return 0; fi
+	with=$(manager)
+	if [ -n "$with" ]; then
+		# Unquoted: several packages.
+		# shellcheck disable=SC2046
+		if install "$with" $(compiler_packages "$with") && have_compiler; then
+			return 0
+		fi
+	fi
+	fail "no C compiler, which go test -race needs: install gcc (Debian: apt-get install gcc libc6-dev; macOS: xcode-select --install), or test without -race"
+}
+
+case ${1:-} in
+'') ensure_server ;;
+race)
+	ensure_server
+	ensure_compiler
+	;;
+*) fail "usage: scripts/setup.sh [race]" ;;
+esac
