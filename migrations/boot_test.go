@@ -1,0 +1,180 @@
+package migrations
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const boots = 5
+
+// TestUp_D07_GoroutinesBootAtOnce: all wait for the lock, then one migrates.
+func TestUp_D07_GoroutinesBootAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := newDB(t)
+	release := holdLock(t, cfg, defaultSchema)
+	log, results := newLines(), make(chan error, boots)
+	for range boots {
+		pool := newPool(t, cfg, one)
+		go func() { results <- Up(t.Context(), pool, &Config{Logger: log.logger()}) }()
+	}
+	for range boots {
+		log.await(t, "waiting")
+	}
+	release()
+	for range boots {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := log.count("done"); n != 1 {
+		t.Errorf("%d of %d applied the file, want 1", n, boots)
+	}
+	wantVersion(t, newPool(t, cfg, nil), 1)
+}
+
+// TestUp_D07_ProcessesBootAtOnce is the same with real processes.
+func TestUp_D07_ProcessesBootAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := newDB(t)
+	release := holdLock(t, cfg, defaultSchema)
+	log, results := newLines(), make(chan error, boots)
+	for range boots {
+		cmd := startChild(t, "up", cfg, log)
+		go func() { results <- cmd.Wait() }()
+	}
+	for range boots {
+		log.await(t, "waiting")
+	}
+	release()
+	for range boots {
+		if err := <-results; err != nil {
+			t.Errorf("a process failed: %v", err)
+		}
+	}
+	if n := log.count("done"); n != 1 {
+		t.Errorf("%d of %d processes applied the file, want 1", n, boots)
+	}
+	wantVersion(t, newPool(t, cfg, nil), 1)
+}
+
+// TestUp_D07_DownAndUpAtOnce: whoever comes first, nobody fails, and what is
+// left is one of the two states.
+func TestUp_D07_DownAndUpAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := newDB(t)
+	results := make(chan error, 4*boots)
+	for i := range 4 * boots {
+		pool, run := newPool(t, cfg, one), Up
+		if i%2 == 1 {
+			run = Down
+		}
+		go func() { results <- run(t.Context(), pool, nil) }()
+	}
+	for range 4 * boots {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	pool := newPool(t, cfg, nil)
+	current, _, err := Version(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exists := get[bool](t, pool, `select to_regclass('txonce.call') is not null`); exists != (current == 1) {
+		t.Errorf("version %d, table exists: %v", current, exists)
+	}
+}
+
+// TestUp_CancelWhileWaiting: back at once, and nothing left in the server's queue.
+func TestUp_CancelWhileWaiting(t *testing.T) {
+	t.Parallel()
+	cfg := newDB(t)
+	holdLock(t, cfg, defaultSchema)
+	const application = "migrations_cancel_test"
+	pool := newPool(t, cfg, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["application_name"] = application + c.ConnConfig.Database
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log, result := newLines(), make(chan error, 1)
+	go func() { result <- Up(ctx, pool, &Config{Logger: log.logger()}) }()
+	log.await(t, "waiting")
+	cancel()
+	start := time.Now()
+	err := <-result
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Up returned %v after the cancel", took)
+	}
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "another process migrates") {
+		t.Errorf("Up: %v, want context.Canceled with an explanation", err)
+	}
+	observer := newPool(t, cfg, nil)
+	noSession(t, observer, application+cfg.ConnConfig.Database)
+	if n := get[int](t, observer, `select count(*) from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`); n != 0 {
+		t.Errorf("%d sessions still wait for a lock", n)
+	}
+}
+
+// TestUp_NothingToDo_NeedsNoLock: a start with nothing to do does not queue
+// behind a newer build that is migrating.
+func TestUp_NothingToDo_NeedsNoLock(t *testing.T) {
+	t.Parallel()
+	cfg := newDB(t)
+	pool := newPool(t, cfg, one)
+	if err := Up(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	holdLock(t, cfg, defaultSchema)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Up(ctx, pool, nil); err != nil {
+		t.Error(err)
+	}
+	wantVersion(t, pool, 1)
+}
+
+// What a child process finds in its environment.
+const (
+	envChild    = "TXONCE_MIGRATIONS_CHILD" // up, or hang
+	envURL      = "TXONCE_MIGRATIONS_URL"
+	envDatabase = "TXONCE_MIGRATIONS_DATABASE"
+)
+
+// startChild runs this test binary as another process; the lines it prints go
+// to out. It is killed with the test, if it still runs.
+func startChild(t *testing.T, mode string, cfg *pgxpool.Config, out lines) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envChild+"="+mode, envURL+"="+serverURL, envDatabase+"="+cfg.ConnConfig.Database)
+	cmd.Stderr = os.Stderr
+	stdout, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = w
+	err = cmd.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			out <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		<-read
+		_ = stdout.Close()
+	})
+	return cmd
+}
