@@ -1,0 +1,179 @@
+package txidem
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// claim is what turn 1 found out. A claim that was won holds a connection with an open transaction, and through it the
+// call's advisory lock: both end together, however the client ends.
+type claim struct {
+	conn  *pgxpool.Conn
+	tx    pgx.Tx
+	token pgtype.UUID // names this attempt, in the transaction's settings and in the record
+
+	won    bool
+	record *record // nil if there is none
+
+	idle time.Duration // the longest time that the handler went without SQL
+}
+
+// claim begins a transaction, tries to take the call's lock and reads the call's record: one round trip. Nothing has
+// happened before it, so what fails for reasons of the connection gets one more try on another one (R11).
+func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
+	c, err := s.claimOnce(ctx, id)
+	if err != nil && ctx.Err() == nil && isStale(err) {
+		c, err = s.claimOnce(ctx, id)
+	}
+	if err == nil {
+		return c, nil
+	}
+	if gaveUp := contextError(ctx); gaveUp != nil {
+		return nil, gaveUp
+	}
+	switch {
+	case errors.Is(err, ErrServerTooOld):
+		return nil, err
+	case hasCode(err, codeUndefinedTable, codeUndefinedColumn):
+		return nil, fmt.Errorf("%w (schema %q): %w", ErrNotMigrated, s.sql.schema, err)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &claim{conn: conn, token: newToken()}
+	if err := checkServer(conn.Conn().PgConn().ParameterStatus("server_version")); err != nil {
+		conn.Release()
+		return nil, err
+	}
+	results := conn.SendBatch(ctx, s.claimBatch(id, c))
+	c.tx = results.Tx()
+	if err := results.Close(); err != nil {
+		if isStale(err) {
+			conn.Conn().PgConn().Close(ctx) // never give this one out again
+		}
+		c.giveBack(ctx)
+		return nil, err
+	}
+	if !c.won || c.live() != nil {
+		c.giveBack(ctx)
+	}
+	return c, nil
+}
+
+// claimBatch is turn 1. Above READ COMMITTED the record is read in a transaction of its own in front: a SERIALIZABLE
+// transaction that reads an absent key and inserts it makes unrelated calls fail each other (protocols.md: 31-45 %),
+// and a snapshot taken before the lock was ours proves nothing anyway. There the primary key decides.
+func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
+	b := &pgx.Batch{}
+	read := func() {
+		b.Queue(s.sql.read, uuidOf(id)).Query(func(rows pgx.Rows) (err error) {
+			c.record, err = readRecord(rows)
+			return err
+		})
+	}
+	lock := func() {
+		idle := strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)
+		b.Queue(s.sql.claim, id.LockKey(), c.token.String(), idle).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&c.won, nil, nil, nil)
+		})
+	}
+	if readsFreshSnapshots(id.policy.Isolation) {
+		b.BeginTx(pgx.TxOptions{IsoLevel: id.policy.Isolation, AccessMode: pgx.ReadWrite})
+		lock()
+		read()
+		return b
+	}
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	read()
+	b.Queue("commit")
+	b.Queue("begin isolation level " + string(id.policy.Isolation) + " read write")
+	lock()
+	return b
+}
+
+// live returns the record if there is one that counts.
+func (c *claim) live() *record {
+	if c.record == nil || c.record.expired {
+		return nil
+	}
+	return c.record
+}
+
+// undoTimeout bounds what is done for a call that is over: rolling back, or leaving the connection to die.
+const undoTimeout = 5 * time.Second
+
+// giveBack rolls back what is open and returns the connection. A connection that cannot be rolled back is not reused.
+func (c *claim) giveBack(ctx context.Context) {
+	if c.conn == nil {
+		return
+	}
+	if status := c.status(); status != txNone && status != txLost {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		_ = c.tx.Rollback(ctx) // on error pgx closes the connection, and Release drops it
+	}
+	c.conn.Release()
+	c.conn = nil
+}
+
+// The states of a connection's transaction: three of the protocol's, and one for no connection at all.
+const (
+	txNone    = 'I'
+	txOpen    = 'T'
+	txAborted = 'E'
+	txLost    = 0
+)
+
+func (c *claim) status() byte {
+	if c.conn.Conn().IsClosed() {
+		return txLost
+	}
+	return c.conn.Conn().PgConn().TxStatus()
+}
+
+func newToken() pgtype.UUID {
+	token := pgtype.UUID{Valid: true}
+	_, _ = rand.Read(token.Bytes[:]) // never fails
+	return token
+}
+
+func uuidOf(id *identity) pgtype.UUID { return pgtype.UUID{Bytes: id.ID, Valid: true} }
+
+// isStale reports whether the connection or its cached plans are at fault, not the server: a plan that a migration
+// made wrong (0A000), a prepared statement that a pooler lost or has twice (26000, 42P05), a server that was shut down
+// (57P01) or has become a standby (25006), or a connection that was cut while it was idle.
+func isStale(err error) bool {
+	if hasCode(err, "0A000", "26000", "42P05", "57P01", "25006") {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+const oldestServer = 14
+
+// checkServer refuses a server that lacks client_connection_check_interval. It costs nothing: the server says its
+// version when the connection is made.
+func checkServer(version string) error {
+	digits := len(version) - len(strings.TrimLeft(version, "0123456789"))
+	major, err := strconv.Atoi(version[:digits])
+	if err != nil || major >= oldestServer { // what does not begin with a number is not ours to judge
+		return nil
+	}
+	return fmt.Errorf("%w; this server is %s", ErrServerTooOld, version)
+}

@@ -1,0 +1,193 @@
+package txidem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// Refused before anything was sent to the database. Repeating the same call gives the same error.
+var (
+	// ErrScope is returned when a request has no usable scope.
+	ErrScope = errors.New("txidem: a request needs a scope")
+	// ErrTool is returned when a request has no usable tool name.
+	ErrTool = errors.New("txidem: a request needs a tool name")
+	// ErrKey is returned when an explicit idempotency key breaks the rule for keys.
+	ErrKey = errors.New("txidem: bad idempotency key")
+	// ErrArgs is returned when the arguments are not JSON that has one canonical form.
+	ErrArgs = errors.New("txidem: bad arguments")
+	// ErrNested is returned when Run is called by a handler of Run: two transactions cannot commit as one, and calls
+	// that each wait for a second connection of the same pool can wait for each other.
+	ErrNested = errors.New("txidem: Run inside the handler of another call; write through the handler's tx instead")
+)
+
+// Decided by looking at the record. Nothing was run.
+var (
+	// ErrInProgress is returned when another call of the same identity is running and did not end within Policy.Wait.
+	// It is always an [*InProgressError].
+	ErrInProgress = errors.New("txidem: the same call is in progress")
+	// ErrKeyReused is returned when the key was used for other arguments. It is always a [*KeyReusedError].
+	ErrKeyReused = errors.New("txidem: the idempotency key was used for other arguments")
+	// ErrRecord is returned when a record cannot be read as what this call needs: its stored identity is another one
+	// (the hashes collide, or somebody edited the table), or its answer does not decode into the result's type.
+	ErrRecord = errors.New("txidem: the stored record does not fit the call")
+)
+
+// The handler did something that cannot be protected. Its effects inside tx were rolled back.
+var (
+	// ErrHandlerEndedTx is returned when the handler ended the transaction that it was given. Commit and Rollback of
+	// the handler's tx return it and do nothing else. Raw SQL (COMMIT, ROLLBACK) is found out at the end of the call:
+	// what it committed stays, so the identity is recorded as failed and a retry does not repeat it.
+	ErrHandlerEndedTx = errors.New("txidem: the handler ended its transaction; return nil to commit or an error to roll back")
+	// ErrTxAborted is returned when an SQL statement of the handler failed and the handler returned no error: Postgres
+	// would answer COMMIT with a rollback.
+	ErrTxAborted = errors.New("txidem: a statement of the handler failed and the handler returned no error; return the error")
+	// ErrHandlerPanicked is returned when the handler panicked. It is always a [*PanicError].
+	ErrHandlerPanicked = errors.New("txidem: the handler panicked")
+	// ErrIdleTooLong is returned when the handler thought for longer than Policy.IdleInTx without SQL: Postgres ended
+	// the transaction, so that a vanished client cannot hold its claim. Slow work belongs outside the transaction.
+	ErrIdleTooLong = errors.New("txidem: the handler was idle in its transaction for longer than Policy.IdleInTx")
+	// ErrTxOver is returned by the handler's tx when it is used after the handler has returned.
+	ErrTxOver = errors.New("txidem: the handler has returned; its tx cannot be used any more")
+	// ErrAnswer is returned when the handler's result cannot be encoded as JSON.
+	ErrAnswer = errors.New("txidem: the handler's result cannot be encoded")
+	// ErrAnswerTooLarge is returned when the encoded result is larger than Policy.MaxAnswer.
+	ErrAnswerTooLarge = errors.New("txidem: the handler's result is larger than Policy.MaxAnswer")
+)
+
+// About the database.
+var (
+	// ErrUnavailable is returned when the database could not be asked. Nothing was written; the call can be repeated.
+	ErrUnavailable = errors.New("txidem: the database cannot be asked")
+	// ErrOutcomeUnknown is returned when the answer to COMMIT was lost: the call may have succeeded or not. Repeat it
+	// with the same key: if it committed, its answer is replayed. It is always an [*OutcomeUnknownError].
+	ErrOutcomeUnknown = errors.New("txidem: the outcome is unknown")
+	// ErrNotMigrated is returned when the table is missing or has another shape.
+	ErrNotMigrated = errors.New("txidem: the schema is not migrated; run migrations.Up first")
+	// ErrServerTooOld is returned when the server is older than PostgreSQL 14.
+	ErrServerTooOld = errors.New("txidem: PostgreSQL 14 or newer is needed")
+)
+
+// InProgressError says that the call is running elsewhere.
+type InProgressError struct {
+	ID         toolcall.ID
+	Tool       string
+	RetryAfter time.Duration // when to repeat the same call with the same key
+}
+
+func (e *InProgressError) Error() string {
+	return fmt.Sprintf("%v: %s %s; repeat the same call with the same key in %v", ErrInProgress, e.Tool, e.ID, e.RetryAfter)
+}
+
+// Is makes errors.Is(err, ErrInProgress) true.
+func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
+
+// KeyReusedError says that the key belongs to a call with other arguments.
+type KeyReusedError struct {
+	ID    toolcall.ID
+	Tool  string
+	Paths []string // JSON Pointers of the arguments that differ, where they are known; never their values
+}
+
+func (e *KeyReusedError) Error() string {
+	if len(e.Paths) == 0 {
+		return fmt.Sprintf("%v: %s %s; use a new key for a new intent", ErrKeyReused, e.Tool, e.ID)
+	}
+	return fmt.Sprintf("%v: %s %s differs at %q; use a new key for a new intent", ErrKeyReused, e.Tool, e.ID, e.Paths)
+}
+
+// Is makes errors.Is(err, ErrKeyReused) true.
+func (e *KeyReusedError) Is(target error) bool { return target == ErrKeyReused }
+
+// OutcomeUnknownError says that COMMIT was sent and its answer was lost.
+type OutcomeUnknownError struct {
+	ID   toolcall.ID
+	Tool string
+	Err  error // what happened to the connection
+}
+
+func (e *OutcomeUnknownError) Error() string {
+	return fmt.Sprintf("%v: %s %s: %v; repeat the same call with the same key to learn it", ErrOutcomeUnknown, e.Tool, e.ID, e.Err)
+}
+
+// Is makes errors.Is(err, ErrOutcomeUnknown) true.
+func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+// Unwrap returns what happened to the connection.
+func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
+// PanicError carries what the handler panicked with.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("%v: %v", ErrHandlerPanicked, e.Value) }
+
+// Is makes errors.Is(err, ErrHandlerPanicked) true.
+func (e *PanicError) Is(target error) bool { return target == ErrHandlerPanicked }
+
+// Fail makes the error that a handler returns when the request itself is at fault: nothing that the handler wrote is
+// kept, the failure is recorded, and the same call hears it again until the record expires. code is for programs,
+// message for people and models.
+func Fail(code, message string) error { return &toolcall.Failure{Code: code, Message: message} }
+
+// Retryable reports whether it makes sense to repeat the same call with the same key after err. It never is unsafe to:
+// the key sees to that. It is pointless when the request, the handler or the set-up is at fault.
+func Retryable(err error) bool {
+	if err == nil {
+		return false
+	}
+	if failure := (*toolcall.Failure)(nil); errors.As(err, &failure) {
+		return false
+	}
+	for _, final := range [...]error{
+		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrRecord, ErrHandlerEndedTx, ErrTxAborted,
+		ErrTxOver, ErrAnswer, ErrAnswerTooLarge, ErrNotMigrated, ErrServerTooOld,
+	} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// Classes of SQLSTATE that the core tells apart.
+const (
+	codeUniqueViolation   = "23505"
+	codeSerialization     = "40001"
+	codeDeadlock          = "40P01"
+	codeUndefinedTable    = "42P01"
+	codeUndefinedColumn   = "42703"
+	codeUndefinedObject   = "42704"
+	codeInvalidText       = "22P02"
+	codeIdleInTxTimeout   = "25P03"
+	severityOfPlainErrors = "ERROR"
+)
+
+// hasCode reports whether err comes from the server with one of the SQLSTATEs.
+func hasCode(err error, codes ...string) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	for _, code := range codes {
+		if pgErr.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// contextError returns the caller's own reason to give up, if there is one: it is not the database's fault.
+func contextError(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("txidem: gave up: %w", context.Cause(ctx))
+}

@@ -1,0 +1,110 @@
+package txidem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// execute runs the handler in the claim's transaction and ends that, in one way or another. When it returns, the
+// connection has been given back, whatever the handler did (runtime.Goexit included).
+func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) (outcome, error) {
+	defer s.waits.release(id.ID)
+	defer c.giveBack(ctx)
+
+	queued := &pgx.Batch{}
+	answer, err := handle(ctx, id, c, queued, h)
+	var rec *record
+	if err = c.check(err, id.policy); err == nil {
+		rec, err = s.finish(ctx, id, c, queued, answer)
+	}
+	if errors.Is(err, ErrHandlerEndedTx) {
+		err = fmt.Errorf("%w: %w", ErrHandlerEndedTx, &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage})
+	}
+	if failure, ok := failureIn(err); ok {
+		return s.settleFailure(ctx, id, c, failure, err)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	s.waits.settle(id.ID, rec)
+	return outcome{raw: rec.answer, finishedAt: rec.finishedAt}, nil
+}
+
+// CodeHandlerEndedTx is the code of the failure that is recorded for a call whose handler ended its transaction by raw
+// SQL. What it committed stays.
+const CodeHandlerEndedTx = "handler_ended_tx"
+
+// escapedMessage is what a retry hears of a call whose handler committed by itself.
+const escapedMessage = "the tool ended its own transaction, so it is not known what it did; " +
+	"do not repeat the call, ask the people who run this tool"
+
+// settleFailure records the failure; only then is it the answer.
+func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
+	raw, err := encodeFailure(failure)
+	if err != nil {
+		return outcome{}, err
+	}
+	rec, err := s.fail(ctx, id, c, raw)
+	if err != nil {
+		return outcome{}, err
+	}
+	s.waits.settle(id.ID, rec)
+	return outcome{raw: rec.answer, finishedAt: rec.finishedAt}, cause
+}
+
+// handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
+func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
+	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key}
+	tx := &handlerTx{Tx: c.tx}
+	tx.idle.start()
+	defer func() {
+		tx.idle.end()
+		c.idle = time.Duration(tx.idle.longest.Load())
+		tx.over.Store(true)
+		call.Finish(nil)
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	answer, err = h(toolcall.NewContext(ctx, call), tx)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) > id.policy.MaxAnswer {
+		return nil, fmt.Errorf("%w: it has %d bytes, %d are allowed; return a reference to it", ErrAnswerTooLarge, len(answer), id.policy.MaxAnswer)
+	}
+	call.Finish(queued)
+	return answer, nil
+}
+
+// check looks at what the handler left behind: err is what it returned, and the state of the transaction is what it
+// did.
+func (c *claim) check(err error, policy Policy) error {
+	switch c.status() {
+	case txNone: // COMMIT or ROLLBACK by raw SQL, perhaps followed by an error
+		return ErrHandlerEndedTx
+	case txLost:
+		if err == nil {
+			err = fmt.Errorf("%w: the connection was lost while the handler ran", ErrUnavailable)
+		}
+		if hasCode(err, codeIdleInTxTimeout) || c.idle >= policy.IdleInTx {
+			return idleTooLong(err)
+		}
+	case txAborted:
+		if err == nil {
+			return ErrTxAborted
+		}
+	}
+	return err
+}
+
+func idleTooLong(err error) error {
+	return fmt.Errorf("%w; do slow work before the call or in a job: %w", ErrIdleTooLong, err)
+}

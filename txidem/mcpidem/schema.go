@@ -1,0 +1,198 @@
+package mcpidem
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/txidem"
+)
+
+// keyArgument is the reserved argument (A: "expose an optional idempotency_key string on write tools").
+const keyArgument = "idempotency_key"
+
+// errArguments marks arguments that do not fit the tool. It never leaves the package.
+var errArguments = errors.New("validating \"arguments\"")
+
+// input is what a tool takes.
+type input struct {
+	resolved  *jsonschema.Resolved // without the reserved argument
+	published *jsonschema.Schema   // with it
+	defaults  bool                 // the schema may have some
+}
+
+func inputFor[In any](t *mcp.Tool, key KeyArgument) (*input, error) {
+	schema, err := schemaFor[In](t.InputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("input schema: %w", err)
+	}
+	if reflect.TypeFor[In]() == reflect.TypeFor[any]() && t.InputSchema == nil {
+		schema = &jsonschema.Schema{Type: "object"}
+	}
+	if schema.Type != "object" {
+		return nil, fmt.Errorf(`input schema: its type must be "object"`)
+	}
+	if _, taken := schema.Properties[keyArgument]; taken {
+		return nil, fmt.Errorf("the argument %s is reserved; remove it from the input, the adapter adds and strips it", keyArgument)
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, fmt.Errorf("input schema: %w", err)
+	}
+	text, err := json.Marshal(schema)
+	if err != nil {
+		return nil, fmt.Errorf("input schema: %w", err)
+	}
+	return &input{
+		resolved:  resolved,
+		published: withKeyArgument(schema, key),
+		defaults:  bytes.Contains(text, []byte(`"default":`)),
+	}, nil
+}
+
+// withKeyArgument returns the schema that clients see. The given one stays as it is.
+func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Schema {
+	if key == KeyOff {
+		return schema
+	}
+	published := schema.CloneSchemas()
+	if published.Properties == nil {
+		published.Properties = make(map[string]*jsonschema.Schema)
+	}
+	shortest, longest := 1, 255
+	published.Properties[keyArgument] = &jsonschema.Schema{
+		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText,
+	}
+	if len(published.PropertyOrder) > 0 {
+		published.PropertyOrder = append(slices.Clone(published.PropertyOrder), keyArgument)
+	}
+	return published
+}
+
+// decode checks the arguments and reads them. Defaults come from the schema; what was given is read from the bytes that
+// were given, for the validator's numbers are float64 and lose digits above 2^53.
+func (in *input) decode(args json.RawMessage, target any) error {
+	values := map[string]any{}
+	if err := json.Unmarshal(args, &values); err != nil {
+		return fmt.Errorf("%w: %w", errArguments, err)
+	}
+	if err := in.resolved.ApplyDefaults(&values); err != nil {
+		return fmt.Errorf("%w: %w", errArguments, err)
+	}
+	if err := in.resolved.Validate(values); err != nil {
+		return fmt.Errorf("%w: %w", errArguments, err)
+	}
+	if in.defaults {
+		withDefaults, err := json.Marshal(values)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errArguments, err)
+		}
+		if err := unmarshalExactNames(withDefaults, target); err != nil {
+			return fmt.Errorf("%w: %w", errArguments, err)
+		}
+	}
+	args, err := plainIntegers(args)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errArguments, err)
+	}
+	if err := unmarshalExactNames(args, target); err != nil {
+		return fmt.Errorf("%w: %w", errArguments, err)
+	}
+	return nil
+}
+
+// unmarshalExactNames is encoding/json's Unmarshal, but for one thing: "CENTS" is not taken for "cents", as the
+// schema's validator does not take it either.
+func unmarshalExactNames(data []byte, target any) error {
+	return jsonv2.Unmarshal(data, target, jsonv1.DefaultOptionsV1(), jsonv2.MatchCaseInsensitiveNames(false))
+}
+
+// output is what a tool answers.
+type output struct {
+	schema   *jsonschema.Schema // nil if the tool promises nothing
+	resolved *jsonschema.Resolved
+}
+
+func outputFor[Out any](t *mcp.Tool) (*output, error) {
+	if t.OutputSchema == nil && reflect.TypeFor[Out]() == reflect.TypeFor[any]() {
+		return &output{}, nil
+	}
+	schema, err := schemaFor[Out](t.OutputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("output schema: %w", err)
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, fmt.Errorf("output schema: %w", err)
+	}
+	return &output{schema: schema, resolved: resolved}, nil
+}
+
+// encode makes the answer's bytes and checks them, while there is a transaction to roll back: the SDK would check
+// after the commit (M03).
+func (o *output) encode(out any) (json.RawMessage, error) {
+	if v := reflect.ValueOf(out); v.Kind() == reflect.Pointer && v.IsNil() {
+		out = reflect.New(v.Type().Elem()).Interface() // as the SDK does: never null for a struct
+	}
+	raw, err := marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
+	}
+	if o.resolved == nil {
+		return raw, nil
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
+	}
+	if err := o.resolved.Validate(value); err != nil {
+		return nil, fmt.Errorf("%w: it does not fit the tool's output schema: %w", txidem.ErrAnswer, err)
+	}
+	return raw, nil
+}
+
+// marshal is json.Marshal without the escapes for HTML.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// schemaFor returns the given schema, or the one of the type.
+func schemaFor[T any](given any) (*jsonschema.Schema, error) {
+	switch given := given.(type) {
+	case nil:
+		t := reflect.TypeFor[T]()
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		return jsonschema.ForType(t, &jsonschema.ForOptions{})
+	case *jsonschema.Schema:
+		if given == nil {
+			return nil, errors.New("it is nil")
+		}
+		return given, nil
+	default: // anything that marshals to a schema
+		raw, err := json.Marshal(given)
+		if err != nil {
+			return nil, err
+		}
+		schema := &jsonschema.Schema{}
+		if err := json.Unmarshal(raw, schema); err != nil {
+			return nil, err
+		}
+		return schema, nil
+	}
+}

@@ -1,0 +1,75 @@
+package txidem
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/canonjson"
+)
+
+// record is the row of a call that has ended.
+type record struct {
+	scope, tool, key string
+	fingerprint      []byte
+	canon            int    // the canonicaliser's version that made the fingerprint
+	fields           []byte // hashes by which a mismatch names its paths
+	state            string
+	attempt          string
+	answer           []byte
+	finishedAt       time.Time
+	expired          bool // by the database's clock
+}
+
+const (
+	stateSucceeded = "succeeded"
+	stateFailed    = "failed"
+)
+
+// keepFor is how long a record is kept, from its end.
+type keepFor time.Duration
+
+func (k keepFor) seconds() float64 { return time.Duration(k).Seconds() }
+
+// readRecord reads the one row of sqlRead, or returns nil.
+func readRecord(rows pgx.Rows) (*record, error) {
+	if !rows.Next() {
+		return nil, rows.Err()
+	}
+	r := &record{}
+	err := rows.Scan(&r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
+		&r.answer, &r.finishedAt, &r.expired)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// newRecord is the record that this call is about to write.
+func newRecord(id *identity, state string, answer []byte) *record {
+	return &record{
+		scope: id.scope, tool: id.tool, key: id.key,
+		fingerprint: id.fingerprint[:], canon: canonjson.Version,
+		state: state, answer: answer,
+	}
+}
+
+// admit decides whether the record may answer the call: first that it is the same call at all (fail closed), then
+// that the arguments are the same, and only then does anyone look at its state (K07).
+func (r *record) admit(id *identity) error {
+	if r.scope != id.scope || r.tool != id.tool || r.key != id.key {
+		return fmt.Errorf("%w: %s belongs to another scope, tool or key", ErrRecord, id.ID)
+	}
+	fingerprint := id.fingerprint
+	if r.canon != canonjson.Version { // an older record is judged by its own version (K09)
+		var err error
+		if fingerprint, err = canonjson.Sum(r.canon, id.args, nil); err != nil {
+			return fmt.Errorf("%w: its arguments were hashed by a version this library does not know: %w", ErrRecord, err)
+		}
+	}
+	if string(r.fingerprint) != string(fingerprint[:]) {
+		return &KeyReusedError{ID: id.ID, Tool: id.tool}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package txidem
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/toolcall"
+)
+
+// Request identifies a call.
+type Request struct {
+	// Scope says who is calling, such as a tenant or a verified user. The same key under another scope is another
+	// call. Mandatory, at most 255 bytes.
+	Scope string
+
+	// Tool names the operation. Mandatory, at most 255 bytes.
+	Tool string
+
+	// Key is the caller's idempotency key: 1 to 255 bytes of printable text, chosen once per intent and sent with each
+	// retry of it. Without one, the key is derived from the arguments and kept for Policy.Window. A call with a key and
+	// one without are two identities, even with equal arguments.
+	Key string
+
+	// Args are the arguments as JSON, as they came in. They are compared as values: white space, key order and the
+	// spelling of numbers do not count, but no digit is lost. Nothing stands for {}.
+	Args json.RawMessage
+
+	// Policy overrides the store's policy, field by field. Defaults to the store's.
+	Policy *Policy
+}
+
+// identity is a checked request: what is stored of it and what decides about replays.
+type identity struct {
+	toolcall.ID
+	scope, tool, key string
+	args             json.RawMessage
+	fingerprint      [32]byte
+	policy           Policy
+	keep             keepFor
+}
+
+func (s *Store) identify(req Request) (*identity, error) {
+	if err := checkName(req.Scope); err != nil {
+		return nil, fmt.Errorf("%w that says who is calling: %w", ErrScope, err)
+	}
+	if err := checkName(req.Tool); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTool, err)
+	}
+	policy, err := s.PolicyFor(req.Policy)
+	if err != nil {
+		return nil, err
+	}
+	args := req.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	fingerprint, err := canonjson.Sum(canonjson.Version, args, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrArgs, err)
+	}
+	id := &identity{
+		scope: req.Scope, tool: req.Tool, args: args, fingerprint: fingerprint, policy: policy,
+		key: "h:" + hex.EncodeToString(fingerprint[:]), keep: keepFor(policy.Window),
+	}
+	if req.Key != "" {
+		if err := checkKey(req.Key); err != nil {
+			return nil, err
+		}
+		id.key, id.keep = "x:"+req.Key, keepFor(policy.Retention)
+	}
+	id.ID = toolcall.NewID(id.scope, id.tool, id.key)
+	return id, nil
+}
+
+const maxName = 255
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("it is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("it has %d bytes; at most %d are allowed", len(name), maxName)
+	case !isPrintable(name):
+		return fmt.Errorf("%q has characters that cannot be printed", name)
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	switch {
+	case len(key) > maxName:
+		return fmt.Errorf("%w: it has %d bytes; use 1 to %d, such as a UUID", ErrKey, len(key), maxName)
+	case !isPrintable(key):
+		return fmt.Errorf("%w: %q has characters that cannot be printed; use letters, digits and punctuation", ErrKey, key)
+	}
+	return nil
+}
+
+func isPrintable(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package txidem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// Result is the outcome of a call that succeeded, now or earlier.
+type Result[T any] struct {
+	Value      T
+	Raw        json.RawMessage // the answer as it was first given, byte for byte
+	ID         toolcall.ID
+	Replayed   bool      // an earlier call did the work
+	FinishedAt time.Time // by the database's clock
+}
+
+// Run calls handler in a transaction and commits what it wrote together with the record of its answer. A call with the
+// same identity gets that answer again instead of a second run, until the record expires.
+//
+// The handler may run more than once in one call, when Postgres asks for it (40001, 40P01): what it does outside tx is
+// not protected. It must not keep tx, nor end the transaction; savepoints (tx.Begin) are fine. Its context carries the
+// [toolcall.Call]. An error made by [Fail] is recorded and replayed; any other error rolls back and frees the key.
+//
+// If ctx ends before the handler has returned, the call is rolled back or, once the handler has returned, committed
+// and replayable. The errors are those of this package, a [*toolcall.Failure] for a recorded failure (then ID,
+// Replayed and FinishedAt of the result are set), or the handler's own.
+func Run[T any](ctx context.Context, s *Store, req Request, handler func(ctx context.Context, tx pgx.Tx) (T, error)) (Result[T], error) {
+	var value T
+	out, err := s.run(ctx, req, func(ctx context.Context, tx pgx.Tx) ([]byte, error) {
+		v, err := handler(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		value = v
+		return encodeAnswer(v)
+	})
+	result := Result[T]{Raw: out.raw, ID: out.id, Replayed: out.replayed, FinishedAt: out.finishedAt}
+	if err != nil {
+		return result, err
+	}
+	if out.replayed {
+		if err := decodeAnswer(out.raw, &value); err != nil {
+			return result, err
+		}
+	}
+	result.Value = value
+	return result, nil
+}
+
+// handler is what the core knows of the user's function: it answers with bytes.
+type handler func(ctx context.Context, tx pgx.Tx) ([]byte, error)
+
+type outcome struct {
+	id         toolcall.ID
+	raw        []byte
+	replayed   bool
+	finishedAt time.Time
+}
+
+func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error) {
+	if _, nested := toolcall.FromContext(ctx); nested {
+		return outcome{}, ErrNested
+	}
+	id, err := s.identify(req)
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := s.decide(ctx, id, h)
+	out.id = id.ID
+	return out, err
+}
+
+// decide goes round until the call has an answer: replay what is recorded, run what is free, wait for what is running.
+func (s *Store) decide(ctx context.Context, id *identity, h handler) (outcome, error) {
+	w := &waiter{waits: &s.waits, id: id.ID, until: time.Now().Add(id.policy.Wait)}
+	defer w.leave()
+	for runs := 0; ; {
+		c, err := s.claim(ctx, id)
+		if err != nil {
+			return outcome{}, err
+		}
+		if rec := c.live(); rec != nil {
+			s.waits.settle(id.ID, rec)
+			return replay(id, rec)
+		}
+		if c.won {
+			runs++
+			out, err := s.execute(ctx, id, c, h)
+			if again(err) && runs < id.policy.Attempts && ctx.Err() == nil {
+				continue
+			}
+			if errors.Is(err, errLost) {
+				err = inProgress(id)
+			}
+			return out, err
+		}
+		rec, err := w.next(ctx)
+		switch {
+		case errors.Is(err, errWaitOver):
+			return outcome{}, inProgress(id)
+		case err != nil:
+			return outcome{}, err
+		case rec != nil:
+			return replay(id, rec)
+		}
+	}
+}
+
+// again reports whether the call goes round once more: a rival was faster, or Postgres asks for a new transaction.
+func again(err error) bool {
+	return errors.Is(err, errLost) || hasCode(err, codeSerialization, codeDeadlock)
+}
+
+// replay answers from the record. Its bytes are the first answer's.
+func replay(id *identity, rec *record) (outcome, error) {
+	if err := rec.admit(id); err != nil {
+		return outcome{}, err
+	}
+	out := outcome{raw: rec.answer, replayed: true, finishedAt: rec.finishedAt}
+	if rec.state == stateFailed {
+		return out, decodeFailure(rec.answer)
+	}
+	return out, nil
+}
+
+// soonestRetry keeps a caller who waits not at all from asking all the time.
+const soonestRetry = time.Second
+
+func inProgress(id *identity) error {
+	return &InProgressError{ID: id.ID, Tool: id.tool, RetryAfter: max(id.policy.Wait, soonestRetry)}
+}
