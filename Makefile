@@ -1,0 +1,55 @@
+# txonce: what one can do here. `make` or `make help` lists it.
+#
+# Each target does its own set-up: with Go, make and git at hand, nothing has to be installed by hand where the system's
+# package manager may be used (scripts/setup.sh says what it installs, or what to do).
+
+GO       ?= go
+BIN      := $(CURDIR)/.bin
+PACKAGES := ./...
+WITHPG   := $(GO) run ./internal/devpg/withpg --
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## See an agent retry over a network that loses answers (SEED=n repeats the traffic, UNPROTECTED=1 goes without the library)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/quickstart ./examples/quickstart
+	@$(BIN)/quickstart $(if $(SEED),-seed $(SEED)) $(if $(UNPROTECTED),-unprotected)
+
+.PHONY: test
+test: ## Run all tests of all modules, race detector on, and say which Postgres they use
+	@sh scripts/setup.sh race
+	$(WITHPG) $(GO) test -race $(PACKAGES) ./integration/...
+
+.PHONY: which-pg
+which-pg: ## Say which Postgres tests and demos would use
+	@$(GO) run ./internal/devpg/withpg
+
+.PHONY: lint
+lint: $(BIN)/staticcheck $(BIN)/gofumpt ## Check format and code: gofumpt, go vet, staticcheck, go mod tidy
+	@unformatted=$$($(BIN)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "run 'make fmt' for:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet $(PACKAGES) ./integration/...
+	$(BIN)/staticcheck $(PACKAGES) ./integration/...
+	GOWORK=off $(GO) mod tidy -diff
+	GOWORK=off $(GO) -C integration mod tidy -diff
+	GOWORK=off $(GO) -C tools mod tidy -diff
+
+.PHONY: fmt
+fmt: $(BIN)/gofumpt ## Format the code
+	$(BIN)/gofumpt -w .
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser for T=30s
+	@for f in $$(grep -hoE '^func Fuzz[A-Za-z]+' internal/canonjson/*_test.go | cut -c6-); do \
+		$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(T),30s) ./internal/canonjson || exit 1; done
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)
+
+$(BIN)/staticcheck $(BIN)/gofumpt: tools/go.mod tools/go.sum
+	GOWORK=off $(GO) -C tools build -o $(BIN)/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
