@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
 	"internal/devpg/withpg":   {module + "/internal/devpg"},
+	"internal/delayproxy":     {},
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -93,6 +94,24 @@ func TestUp_D07_DownAndUpAtOnce(t *testing.T) {
 	}
 }
 
+// TestVersion_DroppedMeanwhile: a Down may take the table away between the look
+// at the catalog and the look into the table.
+func TestVersion_DroppedMeanwhile(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDB(t), nil)
+	s, err := open(t.Context(), pool, nil, Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.conn.Release()
+	for _, step := range []string{`select`, `create schema txonce`} { // no schema, then no table
+		mustExec(t, pool, step)
+		if v, err := s.readVersion(t.Context()); v != -1 || err != nil {
+			t.Errorf("after %q: version %d, %v; want -1, nil", step, v, err)
+		}
+	}
+}
+
 // TestUp_CancelWhileWaiting: back at once, and nothing left in the server's queue.
 func TestUp_CancelWhileWaiting(t *testing.T) {
 	t.Parallel()
@@ -123,22 +142,30 @@ func TestUp_CancelWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestUp_NothingToDo_NeedsNoLock: a start with nothing to do does not queue
-// behind a newer build that is migrating.
-func TestUp_NothingToDo_NeedsNoLock(t *testing.T) {
+// TestUp_D07_NothingToDo_NeedsNoLock: a start with nothing to do does not queue
+// behind a newer build that is migrating, be it before its first file or after.
+func TestUp_D07_NothingToDo_NeedsNoLock(t *testing.T) {
 	t.Parallel()
 	cfg := newDB(t)
 	pool := newPool(t, cfg, one)
-	if err := Up(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	holdLock(t, cfg, defaultSchema)
+	newer := filesPlus(t, map[string]string{"000002_next.up.sql": `create table later (n int)`})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := Up(ctx, pool, nil); err != nil {
-		t.Error(err)
+	for v, files := range []fs.FS{Files, newer} {
+		if err := up(t.Context(), pool, nil, files); err != nil {
+			t.Fatal(err)
+		}
+		release := holdLock(t, cfg, defaultSchema)
+		log := newLines()
+		if err := Up(ctx, pool, &Config{Logger: log.logger()}); err != nil {
+			t.Error(err)
+		}
+		wantVersion(t, pool, uint(v+1))
+		if n := log.count("newer than this build"); n != v {
+			t.Errorf("at version %d the log tells %d times that the schema is newer, want %d", v+1, n, v)
+		}
+		release()
 	}
-	wantVersion(t, pool, 1)
 }
 
 // What a child process finds in its environment.

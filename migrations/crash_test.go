@@ -30,7 +30,7 @@ func firstAnd(second string) fs.FS {
 // wantAt checks that the database is exactly at a version of firstAnd, and clean.
 func wantAt(t *testing.T, pool *pgxpool.Pool, want uint) {
 	t.Helper()
-	current, latest, err := version(t.Context(), pool, nil, firstAnd(""))
+	current, latest, err := versions(t.Context(), pool, nil, firstAnd(""))
 	if err != nil || current != want || latest != 3 {
 		t.Errorf("Version = %d, %d, %v; want %d, 3, nil", current, latest, err, want)
 	}
@@ -57,7 +57,7 @@ func wantRecovery(t *testing.T, pool *pgxpool.Pool) {
 func TestUp_FileFails(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), one)
-	err := up(t.Context(), pool, nil, firstAnd("create table second (n int);\n-- é\ninsert into nowhere values (1);"))
+	err := up(t.Context(), pool, nil, firstAnd("create table second (n int);\n-- "+strings.Repeat("é", 50)+"\ninsert into nowhere values (1);"))
 	if err == nil || !strings.Contains(err.Error(), "migrations: file 000002_second.up.sql: line 3: ") {
 		t.Errorf("Up: %v, want the file and the line", err)
 	}
@@ -183,7 +183,7 @@ func TestUp_CancelledAnywhere(t *testing.T) {
 		cancel()
 		victim.Close()
 		noSession(t, pool, application)
-		current, _, err := version(t.Context(), pool, nil, good)
+		current, _, err := versions(t.Context(), pool, nil, good)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}

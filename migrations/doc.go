@@ -36,7 +36,11 @@
 //	grant select, insert, delete on txonce.call to app;
 //	grant select on txonce.schema_migrations to app;
 //
-// The last line is for a role that calls Up or Version. With these grants Up
+// The last line is for a role that calls Up or Version. The role that sweeps (it may be the same) also needs
+//
+//	grant update (answer) on txonce.call to sweeper;
+//
+// since rows are locked while they are swept. With these grants Up
 // succeeds when there is nothing to do, so an application can call it at every
 // start while somebody else migrates beforehand.
 //

@@ -20,8 +20,9 @@ func documentedGrants(t *testing.T, role string) []string {
 	}
 	var grants []string
 	for line := range strings.Lines(string(doc)) {
-		if sql, ok := strings.CutPrefix(strings.TrimSpace(line), "//\tgrant "); ok {
-			grants = append(grants, "grant "+strings.Replace(sql, " to app;", " to "+role, 1))
+		sql, isGrant := strings.CutPrefix(strings.TrimSpace(line), "//\tgrant ")
+		if sql, toApp := strings.CutSuffix(sql, " to app;"); isGrant && toApp {
+			grants = append(grants, "grant "+sql+" to "+role)
 		}
 	}
 	if len(grants) != 3 {

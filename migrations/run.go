@@ -35,7 +35,7 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 // the latest version this build knows. It takes no lock and changes nothing.
 // With [ErrDirty], current is the version that is marked dirty. cfg may be nil.
 func Version(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (current, latest uint, err error) {
-	return version(ctx, pool, cfg, Files)
+	return versions(ctx, pool, cfg, Files)
 }
 
 func up(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) error {
@@ -47,7 +47,7 @@ func up(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) error 
 	// Looked at before the lock: most starts find nothing to do and should not
 	// queue, least of all behind a newer build that is migrating (D07).
 	st, err := s.state(ctx)
-	if err != nil || st.version >= s.files.latest {
+	if err != nil || s.nothingToDo(ctx, st) {
 		return err
 	}
 	return s.locked(ctx, func() error { return s.up(ctx) })
@@ -55,7 +55,7 @@ func up(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) error 
 
 func (s *session) up(ctx context.Context) error {
 	st, err := s.state(ctx) // again: it may have changed while we waited
-	if err != nil || st.version >= s.files.latest {
+	if err != nil || s.nothingToDo(ctx, st) {
 		return err
 	}
 	if err := s.prepare(ctx, st); err != nil {
@@ -70,6 +70,17 @@ func (s *session) up(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// nothingToDo is true for a newer schema, too: golang-migrate would fail because
+// it has no file of that version, but the build before an upgrade, or after one
+// was rolled back, must start (D07).
+func (s *session) nothingToDo(ctx context.Context, st state) bool {
+	if st.version > s.files.latest {
+		s.cfg.Logger.InfoContext(ctx, "migrations: the schema is newer than this build, which leaves it alone",
+			"schema", s.cfg.Schema, "version", st.version, "latest", s.files.latest)
+	}
+	return st.version >= s.files.latest
 }
 
 // prepare creates what holds the version. It asks first and does not say "if not
@@ -136,7 +147,7 @@ func (s *session) down(ctx context.Context) error {
 	return nil
 }
 
-func version(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) (current, latest uint, err error) {
+func versions(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) (current, latest uint, err error) {
 	s, err := open(ctx, pool, cfg, fsys)
 	if err != nil {
 		return 0, 0, err

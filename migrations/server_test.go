@@ -79,7 +79,7 @@ func TestUp_ErrPooled(t *testing.T) {
 			cfg := newDB(t)
 			pooled := poolTo(t, pooler(t, cfg.ConnConfig, c.before))
 			err := Up(t.Context(), pooled, nil)
-			if !errors.Is(err, ErrPooled) || !strings.Contains(err.Error(), "directly") || !strings.Contains(err.Error(), "pg_terminate_backend(") {
+			if !errors.Is(err, ErrPooled) || strings.Contains(err.Error(), codeMoved) || !strings.Contains(err.Error(), "directly") || !strings.Contains(err.Error(), "pg_terminate_backend(") {
 				t.Errorf("Up: %v, want ErrPooled with the remedy", err)
 			}
 			direct := newPool(t, cfg, nil)

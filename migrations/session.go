@@ -106,7 +106,7 @@ func (s *session) lock(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("migrations: gave up waiting while another process migrates schema %q: give ctx more time, or look for the holder "+
-				"with: select pid from pg_locks where locktype = 'advisory' and classid = %d and objid = %d and granted: %w",
+				"(a pooler may have kept the lock of an earlier run) with: select pid from pg_locks where locktype = 'advisory' and classid = %d and objid = %d and granted: %w",
 				s.cfg.Schema, uint32(lockClass), uint32(lockID(s.cfg.Schema)), ctx.Err())
 		case <-time.After(pause/2 + rand.N(pause)):
 		}

@@ -36,19 +36,10 @@ func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 	if err != nil && ctx.Err() == nil && isStale(err) {
 		c, err = s.claimOnce(ctx, id)
 	}
-	if err == nil {
-		return c, nil
+	if err != nil {
+		return nil, s.explain(ctx, err)
 	}
-	if gaveUp := contextError(ctx); gaveUp != nil {
-		return nil, gaveUp
-	}
-	switch {
-	case errors.Is(err, ErrServerTooOld):
-		return nil, err
-	case hasCode(err, codeUndefinedTable, codeUndefinedColumn):
-		return nil, fmt.Errorf("%w (schema %q): %w", ErrNotMigrated, s.sql.schema, err)
-	}
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return c, nil
 }
 
 func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
@@ -70,7 +61,7 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 		c.giveBack(ctx)
 		return nil, err
 	}
-	if !c.won || c.live() != nil {
+	if !c.won || c.decided(id.policy) {
 		c.giveBack(ctx)
 	}
 	return c, nil
@@ -82,7 +73,7 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	b := &pgx.Batch{}
 	read := func() {
-		b.Queue(s.sql.read, uuidOf(id)).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(s.sql.read, uuidOf(id), id.policy.InlineAnswer).Query(func(rows pgx.Rows) (err error) {
 			c.record, err = readRecord(rows)
 			return err
 		})
@@ -107,12 +98,9 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	return b
 }
 
-// live returns the record if there is one that counts.
-func (c *claim) live() *record {
-	if c.record == nil || c.record.expired {
-		return nil
-	}
-	return c.record
+// decided reports whether the record that was read answers the call.
+func (c *claim) decided(policy Policy) bool {
+	return c.record != nil && (!c.record.expired || policy.OnExpired == Refuse)
 }
 
 // undoTimeout bounds what is done for a call that is over: rolling back, or leaving the connection to die.

@@ -33,6 +33,11 @@ var (
 	ErrInProgress = errors.New("txidem: the same call is in progress")
 	// ErrKeyReused is returned when the key was used for other arguments. It is always a [*KeyReusedError].
 	ErrKeyReused = errors.New("txidem: the idempotency key was used for other arguments")
+	// ErrExpired is returned under Policy.OnExpired = Refuse when the call was done and its answer is no longer kept. It is
+	// always an [*ExpiredError].
+	ErrExpired = errors.New("txidem: the call was done earlier and its answer is no longer kept")
+	// ErrNotAllowed is returned when Config.Authorize refuses a replay. It wraps the reason.
+	ErrNotAllowed = errors.New("txidem: the caller may not have the recorded answer")
 	// ErrRecord is returned when a record cannot be read as what this call needs: its stored identity is another one
 	// (the hashes collide, or somebody edited the table), or its answer does not decode into the result's type.
 	ErrRecord = errors.New("txidem: the stored record does not fit the call")
@@ -104,6 +109,20 @@ func (e *KeyReusedError) Error() string {
 // Is makes errors.Is(err, ErrKeyReused) true.
 func (e *KeyReusedError) Is(target error) bool { return target == ErrKeyReused }
 
+// ExpiredError says that the call ended before its retention did.
+type ExpiredError struct {
+	ID         toolcall.ID
+	Tool       string
+	FinishedAt time.Time // by the database's clock
+}
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("%v: %s %s, at %s; use a new key for a new intent", ErrExpired, e.Tool, e.ID, e.FinishedAt.UTC().Format(time.RFC3339))
+}
+
+// Is makes errors.Is(err, ErrExpired) true.
+func (e *ExpiredError) Is(target error) bool { return target == ErrExpired }
+
 // OutcomeUnknownError says that COMMIT was sent and its answer was lost.
 type OutcomeUnknownError struct {
 	ID   toolcall.ID
@@ -147,7 +166,7 @@ func Retryable(err error) bool {
 		return false
 	}
 	for _, final := range [...]error{
-		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrRecord, ErrHandlerEndedTx, ErrTxAborted,
+		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxAborted,
 		ErrTxOver, ErrAnswer, ErrAnswerTooLarge, ErrNotMigrated, ErrServerTooOld,
 	} {
 		if errors.Is(err, final) {

@@ -23,6 +23,7 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 	var rec *record
 	if err = c.check(err, id.policy); err == nil {
 		rec, err = s.finish(ctx, id, c, queued, answer)
+		rec, err = s.resolved(ctx, id, c, rec, err)
 	}
 	if errors.Is(err, ErrHandlerEndedTx) {
 		err = fmt.Errorf("%w: %w", ErrHandlerEndedTx, &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage})
@@ -34,7 +35,16 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 		return outcome{}, err
 	}
 	s.waits.settle(id.ID, rec)
-	return outcome{raw: rec.answer, finishedAt: rec.finishedAt}, nil
+	return outcome{raw: answer, finishedAt: rec.finishedAt}, nil
+}
+
+// resolved finds out what became of a last round trip whose answer was lost. Others it leaves as they are.
+func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *record, err error) (*record, error) {
+	var lost *OutcomeUnknownError
+	if !errors.As(err, &lost) {
+		return rec, err
+	}
+	return s.resolve(ctx, id, c, lost)
 }
 
 // CodeHandlerEndedTx is the code of the failure that is recorded for a call whose handler ended its transaction by raw
@@ -52,11 +62,11 @@ func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failu
 		return outcome{}, err
 	}
 	rec, err := s.fail(ctx, id, c, raw)
-	if err != nil {
+	if rec, err = s.resolved(ctx, id, c, rec, err); err != nil {
 		return outcome{}, err
 	}
 	s.waits.settle(id.ID, rec)
-	return outcome{raw: rec.answer, finishedAt: rec.finishedAt}, cause
+	return outcome{raw: raw, finishedAt: rec.finishedAt}, cause
 }
 
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
@@ -64,7 +74,10 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key}
 	tx := &handlerTx{Tx: c.tx}
 	tx.idle.start()
+	start := time.Now()
+	id.event.Runs++
 	defer func() {
+		id.event.Handler += time.Since(start)
 		tx.idle.end()
 		c.idle = time.Duration(tx.idle.longest.Load())
 		tx.over.Store(true)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,13 +18,14 @@ var errLost = errors.New("txidem: lost the race")
 func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch, answer []byte) (*record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
+	defer id.event.commit(time.Now())
 
-	rec := newRecord(id, stateSucceeded, answer)
+	rec := newRecord(id, c, stateSucceeded, answer)
 	var ours error // what became of our own statement, apart from those of the handler
 	var commit pgconn.CommandTag
 	s.queueForget(b, id, c)
 	b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		rec.answer, id.keep.seconds()).QueryRow(func(row pgx.Row) error {
+		rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse).QueryRow(func(row pgx.Row) error {
 		ours = row.Scan(&rec.finishedAt)
 		return ours
 	})
@@ -50,6 +52,7 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte) (*record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
+	defer id.event.commit(time.Now())
 
 	b := &pgx.Batch{}
 	switch c.status() {
@@ -60,13 +63,13 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 	case txOpen:
 		b.Queue("rollback")
 	}
-	rec := newRecord(id, stateFailed, answer)
+	rec := newRecord(id, c, stateFailed, answer)
 	stored := false
 	var commit pgconn.CommandTag
 	b.Queue("begin isolation level read committed read write")
 	s.queueForget(b, id, c)
 	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		c.token, rec.answer, id.keep.seconds(), id.LockKey()).Query(func(rows pgx.Rows) error {
+		c.token, rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, id.LockKey()).Query(func(rows pgx.Rows) error {
 		if stored = rows.Next(); stored {
 			return rows.Scan(&rec.finishedAt)
 		}

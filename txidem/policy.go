@@ -39,10 +39,33 @@ type Policy struct {
 	// (40001, 40P01). Defaults to 3.
 	Attempts int
 
+	// InlineAnswer is the size in bytes up to which an answer is read together with its record. A larger one stays behind
+	// a pointer in the table (Postgres' TOAST) and costs its replay one more round trip. Defaults to 64 KiB.
+	InlineAnswer int
+
+	// OnExpired says what becomes of a call whose record has expired. Defaults to Rerun.
+	OnExpired OnExpired
+
+	// Disabled runs the handler without protection: no key, no record, no replay, a plain transaction. It is the switch
+	// for an emergency; each such call is logged and observed as unprotected. Defaults to false. A request cannot switch
+	// the protection on again where the store's policy has it off.
+	Disabled bool
+
 	// MaxAnswer is the size in bytes above which an encoded answer fails the call before it commits. Defaults to
 	// 16 MiB, the largest value allowed.
 	MaxAnswer int
 }
+
+// OnExpired says what becomes of a call whose record has expired.
+type OnExpired int
+
+const (
+	// Rerun runs the call again: after the retention, the same key is a new intent.
+	Rerun OnExpired = iota + 1
+	// Refuse answers ErrExpired instead, for calls that must never run twice. The record stays, without its answer, until
+	// Store.Forget removes it: some 300 bytes each.
+	Refuse
+)
 
 const maxAnswer = 16 << 20
 
@@ -55,6 +78,8 @@ func defaultPolicy() Policy {
 		CommitTimeout: 10 * time.Second,
 		Isolation:     pgx.ReadCommitted,
 		Attempts:      3,
+		InlineAnswer:  64 << 10,
+		OnExpired:     Rerun,
 		MaxAnswer:     maxAnswer,
 	}
 }
@@ -72,6 +97,9 @@ func (p *Policy) over(base Policy) Policy {
 		CommitTimeout: first(p.CommitTimeout, base.CommitTimeout),
 		Isolation:     first(p.Isolation, base.Isolation),
 		Attempts:      first(p.Attempts, base.Attempts),
+		InlineAnswer:  first(p.InlineAnswer, base.InlineAnswer),
+		OnExpired:     first(p.OnExpired, base.OnExpired),
+		Disabled:      p.Disabled || base.Disabled,
 		MaxAnswer:     first(p.MaxAnswer, base.MaxAnswer),
 	}
 }
@@ -102,6 +130,10 @@ func (p *Policy) validate() error {
 	switch {
 	case p.Attempts < 1 || p.Attempts > 100:
 		return fmt.Errorf("txidem: Policy.Attempts is %d; it must be between 1 and 100", p.Attempts)
+	case p.OnExpired != Rerun && p.OnExpired != Refuse:
+		return fmt.Errorf("txidem: Policy.OnExpired is %d; use Rerun or Refuse", p.OnExpired)
+	case p.InlineAnswer < 1 || p.InlineAnswer > maxAnswer:
+		return fmt.Errorf("txidem: Policy.InlineAnswer is %d; it must be between 1 and %d bytes", p.InlineAnswer, maxAnswer)
 	case p.MaxAnswer < 1 || p.MaxAnswer > maxAnswer:
 		return fmt.Errorf("txidem: Policy.MaxAnswer is %d; it must be between 1 and %d bytes", p.MaxAnswer, maxAnswer)
 	case !readsFreshSnapshots(p.Isolation) && p.Isolation != pgx.RepeatableRead && p.Isolation != pgx.Serializable:

@@ -11,6 +11,11 @@ type queries struct {
 	forget string
 	record string
 	fail   string
+	answer string
+
+	forgetScoped string
+	sweep        string
+	empty        string
 }
 
 func queriesFor(schema string) queries {
@@ -22,6 +27,11 @@ func queriesFor(schema string) queries {
 		forget: in(sqlForget),
 		record: in(sqlRecord),
 		fail:   in(sqlFail),
+		answer: in(sqlAnswer),
+
+		forgetScoped: in(sqlForgetScoped),
+		sweep:        in(sqlSweep),
+		empty:        in(sqlEmpty),
 	}
 }
 
@@ -37,10 +47,17 @@ select pg_try_advisory_xact_lock($1::bigint),
 // sqlRead is a statement of its own behind sqlClaim: in one statement the snapshot would be older than the lock, and a
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp().
 const sqlRead = `
-select scope, tool, key, fingerprint, canon, fields, state, attempt::text, answer, finished_at,
+select scope, tool, key, fingerprint, canon, fields, state, attempt,
+       case when octet_length(answer) <= $2::integer then answer end, finished_at,
        coalesce(expires_at <= clock_timestamp(), false)
   from {schema}.call
  where id = $1::uuid`
+
+// sqlAnswer reads an answer that is too large to travel with each read of its record.
+const sqlAnswer = `
+select answer
+  from {schema}.call
+ where id = $1::uuid and attempt = $2::uuid`
 
 // sqlForget removes the expired record that the claim has seen, and no other.
 const sqlForget = `
@@ -52,19 +69,69 @@ delete from {schema}.call
 // primary key is the final arbiter between two callers.
 const sqlRecord = `
 insert into {schema}.call (id, scope, tool, key, fingerprint, canon, fields, state, attempt, answer,
-                           started_at, finished_at, expires_at)
+                           started_at, finished_at, expires_at, tombstone)
 values ($1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::bytea, 'succeeded',
         current_setting('txonce.attempt')::uuid, $8::bytea,
-        now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $9::double precision))
+        now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $9::double precision), $10::boolean)
 returning finished_at`
+
+// sqlBeforeLock bounds the wait for the lock and asks whether the server can know the outcome of a transaction at all.
+const sqlBeforeLock = `
+select pg_is_in_recovery(), set_config('lock_timeout', $1::text, true)`
+
+// sqlLock waits until no transaction of the call is open.
+const sqlLock = `select pg_advisory_xact_lock($1::bigint)`
+
+// sqlConfirm commits a WAL record that means nothing.
+const sqlConfirm = `select pg_logical_emit_message(true, 'txonce', '')`
 
 // sqlFail writes a failure in a transaction of its own, if nobody else holds or has finished the call by now.
 const sqlFail = `
 insert into {schema}.call (id, scope, tool, key, fingerprint, canon, fields, state, attempt, answer,
-                           started_at, finished_at, expires_at)
+                           started_at, finished_at, expires_at, tombstone)
 select $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::bytea, 'failed',
        $8::uuid, $9::bytea,
-       now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $10::double precision)
- where pg_try_advisory_xact_lock($11::bigint)
+       now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $10::double precision), $11::boolean
+ where pg_try_advisory_xact_lock($12::bigint)
 on conflict (id) do nothing
 returning finished_at`
+
+// sqlRunning asks whether somebody holds the call's lock, without taking it: a lock that is taken to look is a lock that
+// a caller finds taken. Postgres shows a 64-bit key as two unsigned halves, with objsubid 1.
+const sqlRunning = `
+select exists (select from pg_locks
+                where locktype = 'advisory' and granted and objsubid = 1
+                  and database = (select oid from pg_database where datname = current_database())
+                  and classid = (($1::bigint >> 32) & 4294967295)::oid
+                  and objid = ($1::bigint & 4294967295)::oid),
+       pg_is_in_recovery()`
+
+// sqlForgetScoped removes a record on request.
+const sqlForgetScoped = `
+delete from {schema}.call
+ where id = $1::uuid and scope = $2::text`
+
+// sqlSweep removes expired records. The condition stands outside as well: a record that is being taken over is locked,
+// and where the inner query waited for it or found it changed, it is another record by now (facts: a live claim was
+// deleted without). now() is the statement's own time here, and unlike clock_timestamp() it can use the index.
+const sqlSweep = `
+delete from {schema}.call
+ where ctid = any(array(select ctid
+                          from {schema}.call
+                         where expires_at <= now() and not tombstone
+                         order by expires_at
+                         limit $1::integer
+                           for update skip locked))
+   and expires_at <= now() and not tombstone`
+
+// sqlEmpty takes the answers from records that stay.
+const sqlEmpty = `
+update {schema}.call
+   set answer = ''
+ where ctid = any(array(select ctid
+                          from {schema}.call
+                         where expires_at <= now() and tombstone and octet_length(answer) > 0
+                         order by expires_at
+                         limit $1::integer
+                           for update skip locked))
+   and expires_at <= now() and tombstone and octet_length(answer) > 0`

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/internal/canonjson"
 )
@@ -16,8 +17,8 @@ type record struct {
 	canon            int    // the canonicaliser's version that made the fingerprint
 	fields           []byte // hashes by which a mismatch names its paths
 	state            string
-	attempt          string
-	answer           []byte
+	attempt          pgtype.UUID // token of the attempt that wrote it
+	answer           []byte      // nil if it is larger than Policy.InlineAnswer and has not been read
 	finishedAt       time.Time
 	expired          bool // by the database's clock
 }
@@ -46,13 +47,27 @@ func readRecord(rows pgx.Rows) (*record, error) {
 	return r, nil
 }
 
-// newRecord is the record that this call is about to write.
-func newRecord(id *identity, state string, answer []byte) *record {
-	return &record{
+// newRecord is the record that this call is about to write. A derived key comes with its arguments, so only an explicit
+// one can meet others and needs the hashes of the fields.
+func newRecord(id *identity, c *claim, state string, answer []byte) *record {
+	r := &record{
 		scope: id.scope, tool: id.tool, key: id.key,
 		fingerprint: id.fingerprint[:], canon: canonjson.Version,
-		state: state, answer: answer,
+		state: state, attempt: c.token, answer: answer,
 	}
+	if id.explicit {
+		r.fields, _ = canonjson.Fields(id.args, id.rules, r.attempt.Bytes[:]) // they are good to name paths, no more
+	}
+	return r
+}
+
+// differing names the arguments that differ from those of the record, where its field hashes tell.
+func (r *record) differing(id *identity) []string {
+	if len(r.fields) == 0 {
+		return nil
+	}
+	paths, _ := canonjson.Diff(r.fields, id.args, id.rules, r.attempt.Bytes[:])
+	return paths
 }
 
 // admit decides whether the record may answer the call: first that it is the same call at all (fail closed), then
@@ -64,12 +79,12 @@ func (r *record) admit(id *identity) error {
 	fingerprint := id.fingerprint
 	if r.canon != canonjson.Version { // an older record is judged by its own version (K09)
 		var err error
-		if fingerprint, err = canonjson.Sum(r.canon, id.args, nil); err != nil {
+		if fingerprint, err = canonjson.Sum(r.canon, id.args, id.rules); err != nil {
 			return fmt.Errorf("%w: its arguments were hashed by a version this library does not know: %w", ErrRecord, err)
 		}
 	}
 	if string(r.fingerprint) != string(fingerprint[:]) {
-		return &KeyReusedError{ID: id.ID, Tool: id.tool}
+		return &KeyReusedError{ID: id.ID, Tool: id.tool, Paths: r.differing(id)}
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ type Request struct {
 	// call. Mandatory, at most 255 bytes.
 	Scope string
 
-	// Tool names the operation. Mandatory, at most 255 bytes.
+	// Tool names the operation. Mandatory, at most 255 bytes. A version of a tool that must not give the old one's
+	// answers gets a name of its own, such as "refund/2".
 	Tool string
 
 	// Key is the caller's idempotency key: 1 to 255 bytes of printable text, chosen once per intent and sent with each
@@ -29,6 +30,9 @@ type Request struct {
 	// spelling of numbers do not count, but no digit is lost. Nothing stands for {}.
 	Args json.RawMessage
 
+	// Rules say which of the arguments count. Defaults to all.
+	Rules *Rules
+
 	// Policy overrides the store's policy, field by field. Defaults to the store's.
 	Policy *Policy
 }
@@ -38,9 +42,12 @@ type identity struct {
 	toolcall.ID
 	scope, tool, key string
 	args             json.RawMessage
+	rules            *canonjson.Rules
 	fingerprint      [32]byte
 	policy           Policy
 	keep             keepFor
+	explicit         bool   // the caller gave the key
+	event            *Event // what the observer will hear
 }
 
 func (s *Store) identify(req Request) (*identity, error) {
@@ -58,19 +65,20 @@ func (s *Store) identify(req Request) (*identity, error) {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	fingerprint, err := canonjson.Sum(canonjson.Version, args, nil)
+	fingerprint, err := canonjson.Sum(canonjson.Version, args, req.Rules.compiled())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrArgs, err)
 	}
 	id := &identity{
-		scope: req.Scope, tool: req.Tool, args: args, fingerprint: fingerprint, policy: policy,
+		scope: req.Scope, tool: req.Tool, args: args, rules: req.Rules.compiled(),
+		fingerprint: fingerprint, policy: policy, event: &Event{},
 		key: "h:" + hex.EncodeToString(fingerprint[:]), keep: keepFor(policy.Window),
 	}
 	if req.Key != "" {
 		if err := checkKey(req.Key); err != nil {
 			return nil, err
 		}
-		id.key, id.keep = "x:"+req.Key, keepFor(policy.Retention)
+		id.key, id.keep, id.explicit = "x:"+req.Key, keepFor(policy.Retention), true
 	}
 	id.ID = toolcall.NewID(id.scope, id.tool, id.key)
 	return id, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,6 +65,21 @@ type outcome struct {
 }
 
 func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error) {
+	start := time.Now()
+	event := Event{Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
+	out, err := s.admit(ctx, req, h, &event)
+	if s.observer != nil {
+		event.ID, event.Err, event.AnswerBytes, event.Total = out.id, err, len(out.raw), time.Since(start)
+		if event.Decision == "" {
+			event.Decision = decisionOf(out, err)
+		}
+		s.observer.Observe(ctx, event)
+	}
+	return out, err
+}
+
+// admit refuses bad requests and lets the others be decided.
+func (s *Store) admit(ctx context.Context, req Request, h handler, event *Event) (outcome, error) {
 	if _, nested := toolcall.FromContext(ctx); nested {
 		return outcome{}, ErrNested
 	}
@@ -71,7 +87,14 @@ func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := s.decide(ctx, id, h)
+	id.event = event
+	var out outcome
+	if id.policy.Disabled {
+		event.Decision = DecidedUnprotected
+		out, err = s.unprotected(ctx, id, h)
+	} else {
+		out, err = s.decide(ctx, id, h)
+	}
 	out.id = id.ID
 	return out, err
 }
@@ -80,53 +103,98 @@ func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error
 func (s *Store) decide(ctx context.Context, id *identity, h handler) (outcome, error) {
 	w := &waiter{waits: &s.waits, id: id.ID, until: time.Now().Add(id.policy.Wait)}
 	defer w.leave()
-	for runs := 0; ; {
+	for {
 		c, err := s.claim(ctx, id)
 		if err != nil {
 			return outcome{}, err
 		}
-		if rec := c.live(); rec != nil {
+		rec := c.record
+		switch {
+		case c.decided(id.policy):
 			s.waits.settle(id.ID, rec)
-			return replay(id, rec)
-		}
-		if c.won {
-			runs++
+		case c.won:
+			id.event.Takeover = rec != nil
 			out, err := s.execute(ctx, id, c, h)
-			if again(err) && runs < id.policy.Attempts && ctx.Err() == nil {
+			if again(err) && id.event.Runs < id.policy.Attempts && ctx.Err() == nil {
 				continue
 			}
 			if errors.Is(err, errLost) {
 				err = inProgress(id)
 			}
 			return out, err
+		default:
+			if rec, err = w.next(ctx); errors.Is(err, errWaitOver) {
+				return outcome{}, inProgress(id)
+			} else if err != nil {
+				return outcome{}, err
+			} else if rec == nil {
+				continue
+			}
 		}
-		rec, err := w.next(ctx)
-		switch {
-		case errors.Is(err, errWaitOver):
-			return outcome{}, inProgress(id)
-		case err != nil:
-			return outcome{}, err
-		case rec != nil:
-			return replay(id, rec)
+		out, err := s.replay(ctx, id, rec)
+		if errors.Is(err, errLost) { // it expired and was swept between two reads
+			continue
 		}
+		return out, err
 	}
 }
 
-// again reports whether the call goes round once more: a rival was faster, or Postgres asks for a new transaction.
+// again reports whether the call goes round once more: a rival was faster, the connection broke and nothing is left of
+// the attempt, or Postgres asks for a new transaction.
 func again(err error) bool {
-	return errors.Is(err, errLost) || hasCode(err, codeSerialization, codeDeadlock)
+	return errors.Is(err, errLost) || errors.Is(err, errUndone) || hasCode(err, codeSerialization, codeDeadlock)
 }
 
-// replay answers from the record. Its bytes are the first answer's.
-func replay(id *identity, rec *record) (outcome, error) {
+// replay answers from the record, if it may: first that it is the same call, then that the caller may have it (R16),
+// and only then what it says. Its bytes are the first answer's.
+func (s *Store) replay(ctx context.Context, id *identity, rec *record) (outcome, error) {
 	if err := rec.admit(id); err != nil {
 		return outcome{}, err
 	}
-	out := outcome{raw: rec.answer, replayed: true, finishedAt: rec.finishedAt}
+	if err := s.allow(ctx, id.ID, rec); err != nil {
+		return outcome{}, err
+	}
+	if rec.expired {
+		return outcome{}, &ExpiredError{ID: id.ID, Tool: id.tool, FinishedAt: rec.finishedAt}
+	}
+	answer, err := s.answerOf(ctx, id, rec)
+	if err != nil {
+		return outcome{}, err
+	}
+	out := outcome{raw: answer, replayed: true, finishedAt: rec.finishedAt}
 	if rec.state == stateFailed {
-		return out, decodeFailure(rec.answer)
+		return out, decodeFailure(answer)
 	}
 	return out, nil
+}
+
+func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) error {
+	if s.authorize == nil {
+		return nil
+	}
+	err := s.authorize(ctx, Recorded{ID: id, Scope: rec.scope, Tool: rec.tool, Failed: rec.state == stateFailed, FinishedAt: rec.finishedAt})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotAllowed, err)
+	}
+	return nil
+}
+
+// answerOf returns the record's answer. A large one did not come with the record (R07). It returns errLost if the
+// record is gone.
+func (s *Store) answerOf(ctx context.Context, id *identity, rec *record) (answer []byte, err error) {
+	if rec.answer != nil {
+		return rec.answer, nil
+	}
+	err = s.pool.QueryRow(ctx, s.sql.answer, uuidOf(id), rec.attempt).Scan(&answer)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, errLost
+	case ctx.Err() != nil:
+		return nil, contextError(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return answer, nil
 }
 
 // soonestRetry keeps a caller who waits not at all from asking all the time.

@@ -1,11 +1,16 @@
 package txidem
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what a [Store] can be told.
@@ -13,17 +18,41 @@ type Config struct {
 	// Schema is the Postgres schema that migrations.Up filled. Defaults to "txonce".
 	Schema string
 
+	// Authorize is asked before a recorded answer or failure is given again, and before Status tells of it: a caller may
+	// have lost a right since. An error refuses with ErrNotAllowed, and the record stays. Defaults to letting all pass.
+	Authorize func(ctx context.Context, r Recorded) error
+
+	// Observer is told how each call ended. Defaults to none.
+	Observer Observer
+
+	// Logger hears of calls that run unprotected and of outcomes that stay unknown. Defaults to one that discards.
+	Logger *slog.Logger
+
 	// Policy is what requests fall back to, field by field. Defaults to the defaults of [Policy].
 	Policy *Policy
 }
 
+// Recorded is a call that has ended, without its answer.
+type Recorded struct {
+	ID         toolcall.ID
+	Scope      string
+	Tool       string
+	Failed     bool      // the record is a failure
+	FinishedAt time.Time // by the database's clock
+}
+
 // Store keeps the records of calls in Postgres. It is made once per process and may be used by any number of
-// goroutines. It starts none itself and needs no closing: the pool belongs to the caller.
+// goroutines. It starts none itself and needs no closing: the pool belongs to the caller. It opens at most two connections
+// beside the pool, when the outcome of a commit has to be found out, and closes them again.
 type Store struct {
-	pool   *pgxpool.Pool
-	sql    queries
-	policy Policy
-	waits  waits
+	pool      *pgxpool.Pool
+	reserve   *reserve
+	sql       queries
+	policy    Policy
+	authorize func(context.Context, Recorded) error
+	observer  Observer
+	log       *slog.Logger
+	waits     waits
 }
 
 // New makes a store on the pool. It does not connect. It returns an error that names the field for a bad config.
@@ -42,7 +71,14 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if err := policy.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{pool: pool, sql: queriesFor(schema), policy: policy}, nil
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{
+		pool: pool, reserve: newReserve(pool), sql: queriesFor(schema), policy: policy,
+		authorize: cfg.Authorize, observer: cfg.Observer, log: log,
+	}, nil
 }
 
 // PolicyFor returns what holds for a request with the policy p: its fields, the store's where it is silent. It returns

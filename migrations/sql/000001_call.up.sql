@@ -14,12 +14,14 @@ create table call (
     answer      bytea       not null,
     started_at  timestamptz not null,
     finished_at timestamptz not null,
-    expires_at  timestamptz
+    expires_at  timestamptz,
+    tombstone   boolean     not null default false
 );
 
 -- The sweeper's way in. A btree: a BRIN re-reads half the table once retentions mix.
--- Rows without expiry are in it too, so that holds whose job is gone are found.
-create index call_expires_at_idx on call (expires_at);
+-- Rows without expiry are in it too, so that holds whose job is gone are found; tombstones that have lost their answer are
+-- not, or each sweep would go through all of them.
+create index call_expires_at_idx on call (expires_at) where not tombstone or octet_length(answer) > 0;
 
 comment on table call is
     'Finished calls. A row is written in the transaction that made the effect, so it exists if and only if the effect does.';
@@ -49,3 +51,5 @@ comment on column call.finished_at is
     'When the answer was ready, by the clock of the database.';
 comment on column call.expires_at is
     'From this moment the row no longer counts and may be deleted. Null while an unfinished job holds the call.';
+comment on column call.tombstone is
+    'When the row has expired its answer goes but the row stays: the call must never run again.';

@@ -1,0 +1,64 @@
+package txidem
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// reserve opens connections beside the pool, so that a busy pool cannot starve what keeps calls safe: finding out
+// whether a COMMIT arrived. It opens few and keeps none: they are needed when something broke.
+type reserve struct {
+	pool  *pgxpool.Pool
+	slots chan struct{}
+}
+
+// reserved is how many connections a store may have beside its pool.
+const reserved = 2
+
+func newReserve(pool *pgxpool.Pool) *reserve {
+	return &reserve{pool: pool, slots: make(chan struct{}, reserved)}
+}
+
+// with calls fn with a connection that is configured like the pool's.
+func (r *reserve) with(ctx context.Context, fn func(*pgx.Conn) error) error {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("txidem: no reserved connection became free: %w", ctx.Err())
+	}
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	return fn(conn)
+}
+
+// connect does what the pool does for a new connection.
+func (r *reserve) connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg := r.pool.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.AfterConnect != nil {
+		if err := cfg.AfterConnect(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+			return nil, err
+		}
+	}
+	return conn, nil
+}
