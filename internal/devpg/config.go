@@ -73,7 +73,7 @@ type host struct {
 	// user's cache directory.
 	cache string
 
-	// repository is a Maven repository to download from. Defaults to the one
+	// repository is a repository to download from. Defaults to the one
 	// that embedded-postgres has built in.
 	repository string
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,9 @@ import (
 const (
 	embeddedVersion = embeddedpostgres.V17
 	lockPoll        = 100 * time.Millisecond
+
+	// unpackedError begins the error of the step that follows unpacking.
+	unpackedError = "could not start postgres"
 )
 
 // fetchBinaries returns server binaries that embedded-postgres downloads, or
@@ -104,7 +108,7 @@ func lockCache(ctx context.Context, cache string) (unlock func(), err error) {
 
 // download unpacks binaries beside home and puts them in place in one step.
 // embedded-postgres has no call that only downloads, so it gets a data
-// directory that no server starts on, and the proof is what lies unpacked.
+// directory that no server starts on, and gets as far as that.
 func download(h host, cache, home string) error {
 	partial := home + ".partial"
 	if err := os.RemoveAll(partial); err != nil { // of a download that was killed
@@ -127,11 +131,16 @@ func download(h host, cache, home string) error {
 	if h.repository != "" {
 		cfg = cfg.BinaryRepositoryURL(h.repository)
 	}
-	err := embeddedpostgres.NewDatabase(cfg).Start()
+	db := embeddedpostgres.NewDatabase(cfg)
+	err := db.Start()
 	http.DefaultClient.CloseIdleConnections() // it leaves some behind
 	removeEmbeddedLogs(partial)
-	if !hasServer(filepath.Join(tree, "bin")) {
+	runtime.KeepAlive(db) // and with it the open file of its log
+	if err != nil && !strings.HasPrefix(err.Error(), unpackedError) {
 		return fmt.Errorf("embedded-postgres: %w", err)
+	}
+	if !hasServer(filepath.Join(tree, "bin")) {
+		return fmt.Errorf("embedded-postgres: its archive of version %s has no server", embeddedVersion)
 	}
 	if err := os.RemoveAll(home); err != nil { // it has no server, says the caller
 		return err
@@ -139,10 +148,18 @@ func download(h host, cache, home string) error {
 	return os.Rename(tree, home)
 }
 
-// removeEmbeddedLogs removes the log files that embedded-postgres leaves in the
-// temporary directory. Ours are those that name our directory.
+// removeEmbeddedLogs removes the log file that embedded-postgres leaves in the
+// temporary directory: this process has it open, or it names our directory.
 func removeEmbeddedLogs(partial string) {
-	logs, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*"))
+	pattern := filepath.Join(os.TempDir(), "embedded_postgres_log*")
+	open, _ := filepath.Glob("/proc/self/fd/*") // none on systems other than Linux
+	for _, fd := range open {
+		target, err := os.Readlink(fd)
+		if ours, _ := filepath.Match(pattern, target); err == nil && ours {
+			_ = os.Remove(target)
+		}
+	}
+	logs, _ := filepath.Glob(pattern)
 	for _, log := range logs {
 		if b, err := os.ReadFile(log); err == nil && strings.Contains(string(b), partial) {
 			_ = os.Remove(log)

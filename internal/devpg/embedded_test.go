@@ -4,8 +4,10 @@ package devpg
 
 import (
 	"archive/zip"
+	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +19,7 @@ import (
 	"time"
 )
 
-// A Maven repository of our own serves the local binaries, in the form in which
+// A repository of our own serves the local binaries, in the form in which
 // embedded-postgres expects them.
 func TestDownload(t *testing.T) {
 	t.Parallel()
@@ -26,17 +28,9 @@ func TestDownload(t *testing.T) {
 	if os.Geteuid() == 0 {
 		binary, as = asNobody(t)
 	}
-	jar := packBinaries(t)
+	jar := packBinaries(t, math.MaxInt)
 	var downloads atomic.Int32
-	repository := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, ".jar") {
-			http.NotFound(w, r) // no checksum
-			return
-		}
-		downloads.Add(1)
-		http.ServeFile(w, r, jar)
-	}))
-	defer repository.Close()
+	repository := serveJar(t, jar, &downloads)
 	base := newBase(t)
 	cache := filepath.Join(filepath.Dir(jar), "cache")
 	tmp := filepath.Join(filepath.Dir(jar), "tmp")
@@ -50,7 +44,7 @@ func TestDownload(t *testing.T) {
 			helpers = append(helpers, startHelper(t, binary, "download", func(cmd *exec.Cmd) {
 				as(cmd)
 				cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
-			}, base, repository.URL, cache))
+			}, base, repository, cache))
 		}
 		for _, p := range helpers {
 			s := p.report(t)
@@ -73,19 +67,29 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// packBinaries makes the archive; its directory is open to everybody.
-func packBinaries(t *testing.T) string {
+// serveJar is a repository; it has no checksums.
+func serveJar(t *testing.T, jar string, downloads *atomic.Int32) (address string) {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".jar") {
+			http.NotFound(w, r)
+			return
+		}
+		downloads.Add(1)
+		http.ServeFile(w, r, jar)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// packBinaries makes the archive, of programs that call the local ones, and
+// returns the first size bytes of it, or all. Its directory is open to everybody.
+func packBinaries(t *testing.T, size int) (jar string) {
 	t.Helper()
 	if _, err := exec.LookPath("xz"); err != nil {
 		t.Skip("no xz to pack an archive with")
 	}
-	dirs := candidates(host{getenv: onlyPath, folders: installFolders()})
-	bin := dirs[0]
-	const debian = "/usr/lib/postgresql/"
-	if !strings.HasPrefix(bin, debian) {
-		t.Skip("knows how to pack Debian's binaries only")
-	}
-	version := filepath.Base(filepath.Dir(bin))
+	local := candidates(host{getenv: onlyPath, folders: installFolders()})[0]
 	dir, err := os.MkdirTemp("/tmp", "devpg-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -93,41 +97,59 @@ func packBinaries(t *testing.T) string {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	script := `set -eu
 chmod 0777 .
-mkdir -p tree/lib/postgresql/$1 tree/share/postgresql
-cp -aL /usr/lib/postgresql/$1/bin /usr/lib/postgresql/$1/lib tree/lib/postgresql/$1/
-rm -rf tree/lib/postgresql/$1/lib/bitcode
-cp -aL /usr/share/postgresql/$1 tree/share/postgresql/
-ln -s lib/postgresql/$1/bin tree/bin
-tar -C tree --sort=name -cf - bin lib share | xz -0 -T0 > binaries.txz
-rm -rf tree`
-	cmd := exec.Command("/bin/sh", "-c", script, "pack", version)
+mkdir -m 0755 tree tree/bin
+for p in postgres initdb pg_ctl; do
+	printf '#!/bin/sh\nexec %s/%s "$@"\n' "$1" "$p" >tree/bin/$p
+	chmod 0755 tree/bin/$p
+done
+mkdir -m 0755 tree/share
+head -c 200000 /dev/urandom >tree/share/noise
+tar -C tree -cf - bin share | xz -0 >binaries.txz`
+	cmd := exec.Command("/bin/sh", "-c", script, "pack", local)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("pack: %v: %s", err, out)
 	}
-	return zipped(t, filepath.Join(dir, "binaries.txz"))
+	content, err := os.ReadFile(filepath.Join(dir, "binaries.txz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar = filepath.Join(dir, "binaries.jar")
+	zipFile(t, jar, content[:min(size, len(content))])
+	return jar
 }
 
-func zipped(t *testing.T, file string) string {
+func zipFile(t *testing.T, jar string, content []byte) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jar, err := os.Create(strings.TrimSuffix(file, ".txz") + ".jar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	z := zip.NewWriter(jar)
-	w, err := z.CreateHeader(&zip.FileHeader{Name: filepath.Base(file)}) // stored
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	w, err := z.Create("binaries.txz")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.Write(content)
-	if err := errors.Join(err, z.Close(), jar.Close()); err != nil {
+	if err := errors.Join(err, z.Close(), os.WriteFile(jar, buf.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	return jar.Name()
+}
+
+// Programs that lie there are not enough, if unpacking stopped behind them.
+func TestBrokenDownload(t *testing.T) {
+	t.Parallel()
+	needBinaries(t)
+	jar := packBinaries(t, 100_000)
+	repository := serveJar(t, jar, new(atomic.Int32))
+	cfg, err := (&Config{host: host{repository: repository, cache: t.TempDir()}}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := fetchBinaries(t.Context(), cfg, self())
+	if err == nil {
+		t.Errorf("got %+v, want an error", bin)
+	}
+	if left := entries(t, cfg.host.cache); len(left) != 1 { // the lock
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 // A repository that does not answer must not hold up a cancelled Start.

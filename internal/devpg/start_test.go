@@ -223,3 +223,43 @@ func TestCancelledStart(t *testing.T) {
 		t.Errorf("with a cancelled context: error = %v", err)
 	}
 }
+
+// Nothing but the cancellation ends this start.
+func TestCancelledHungStart(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "devpg-test-") // everybody may enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	fakeInstall(t, dir, "17.5")
+	hang := filepath.Join(dir, "initdb")
+	if err := errors.Join(os.WriteFile(hang, []byte("#!/bin/sh\necho hanging >&2\nexec sleep 600\n"), 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	base := newBase(t)
+	cfg := &Config{host: host{getenv: noEnv, folders: []string{dir}, bases: []string{base}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, cfg)
+		done <- err
+	}()
+	eventually(t, "initdb hangs", func() bool {
+		logs, _ := filepath.Glob(filepath.Join(base, "*", "log"))
+		if len(logs) == 0 {
+			return false
+		}
+		b, _ := os.ReadFile(logs[0])
+		return strings.Contains(string(b), "hanging")
+	})
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v, want context.Canceled", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("still starting 30 s after the cancellation")
+	}
+}

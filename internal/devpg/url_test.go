@@ -1,3 +1,5 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
 package devpg
 
 import (
@@ -83,6 +85,15 @@ func TestWrongURL(t *testing.T) {
 				checkURLError(t, err, name, tt.want...)
 			}
 		})
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	g := given{"DATABASE_URL", "postgres://u:" + url.QueryEscape(secret) + "@h/x?sslpassword=key"}
+	got := g.mask("one " + secret + "\n\ttwo " + url.QueryEscape(secret) + " three key")
+	if want := "one xxxxx two xxxxx three xxxxx"; got != want {
+		t.Errorf("mask = %q, want %q", got, want)
 	}
 }
 
