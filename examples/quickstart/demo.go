@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/txidem/mcpidem"
+)
+
+// demonstrate runs the whole demo on a database server and writes what it found. It uses schemas of its own, which it
+// removes at the end.
+func demonstrate(ctx context.Context, o options, pg *devpg.Server, stdout, stderr io.Writer) (good bool, err error) {
+	heading(stdout, o, pg)
+	name := fmt.Sprintf("txonce_demo_%08x", rand.Uint32())
+	db, err := openDatabase(ctx, pg.URL(), schemas{app: name, txonce: name + "_records"})
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		if err := db.drop(ctx); err != nil {
+			_, _ = fmt.Fprintf(stderr, "quickstart: the schemas %s and %s are left in the database: %v\n", db.schemas.app, db.schemas.txonce, err)
+		}
+	}()
+	s := &show{options: o, db: db, journal: newJournal(), progress: newProgress(stderr)}
+	r, err := s.perform(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.write(stdout)
+	return len(r.problems()) == 0, nil
+}
+
+func heading(w io.Writer, o options, pg *devpg.Server) {
+	tools, flag := "protected by txonce", ""
+	if o.unprotected {
+		tools, flag = "NOT protected", " UNPROTECTED=1"
+	}
+	const text = `An agent retries, the database has one effect.
+
+  An MCP server whose tools are %s, a network that loses answers, an agent that repeats its calls.
+  PostgreSQL %s: %s.
+  Seed %d. To repeat the same traffic: make demo SEED=%d%s
+
+`
+	_, _ = fmt.Fprintf(w, text, tools, pg.Version(), pg.Source(), o.seed, o.seed, flag)
+}
+
+// show is one run of the demo.
+type show struct {
+	options  options
+	db       *database
+	journal  *journal
+	progress *progress
+}
+
+// perform puts server, network and agent together, lets the agent work, and counts.
+func (s *show) perform(ctx context.Context) (*report, error) {
+	intents := newPlan(s.options.seed)
+	if err := s.db.arrange(ctx, intents); err != nil {
+		return nil, err
+	}
+	server, err := billing(s.options, s.db, mcpidem.ScopeFromToken, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	server.AddReceivingMiddleware(s.journal.watch)
+	work, err := s.traffic(ctx, server, intents)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.db.effects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newReport(s.options, s.journal.sorted(), work, rows), nil
+}
+
+// traffic makes all calls. When it returns, none runs any more.
+func (s *show) traffic(ctx context.Context, server *mcp.Server, intents []*intent) (*work, error) {
+	back, err := listen(ctx, loopback, newHandler(server, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	defer back.close()
+	lossy := newNetwork(s.options.seed, back.url, s.journal)
+	defer lossy.client.CloseIdleConnections()
+	front, err := listen(ctx, loopback, lossy)
+	if err != nil {
+		return nil, err
+	}
+	defer front.close()
+	a := newAgent(front.url, fmt.Sprintf("run-%d", s.options.seed), s.journal, s.db.rowsOf)
+	defer a.close()
+	if err := a.look(ctx); err != nil {
+		return nil, err
+	}
+	w, err := a.workOn(ctx, intents, s.progress)
+	if err == nil && !s.options.unprotected {
+		w.reused, err = a.reuseKey(ctx, w.errands)
+	}
+	return w, err
+}
+
+const loopback = "127.0.0.1:0"

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/devpg"
+)
+
+// lastLine is what others read: its form is fixed.
+type lastLine struct {
+	calls, intents, effects, replays, inProgress, duplicates, lost int
+}
+
+func readLastLine(t *testing.T, output string) lastLine {
+	t.Helper()
+	form := regexp.MustCompile(`^demo: calls=\d+ intents=\d+ effects=\d+ replays=\d+ in_progress=\d+ duplicates=\d+ lost=\d+$`)
+	lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	last := lines[len(lines)-1]
+	if !form.MatchString(last) {
+		t.Fatalf("the last line is %q", last)
+	}
+	var l lastLine
+	_, err := fmt.Sscanf(last, "demo: calls=%d intents=%d effects=%d replays=%d in_progress=%d duplicates=%d lost=%d",
+		&l.calls, &l.intents, &l.effects, &l.replays, &l.inProgress, &l.duplicates, &l.lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestDemonstrate_Protected also shows that two demos do not meet on one server, and leave nothing in it.
+func TestDemonstrate_Protected(t *testing.T) {
+	t.Parallel()
+	pg, err := devpg.Start(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pg.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range []uint64{1, 2} {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				checkProtected(t, pg, seed)
+			})
+		}
+	})
+	if pg.PID() == 0 {
+		return // others use this server, too
+	}
+	if left := schemasIn(t, pg.URL()); left != 0 {
+		t.Errorf("%d schemas are left", left)
+	}
+}
+
+func checkProtected(t *testing.T, pg *devpg.Server, seed uint64) {
+	var stdout, stderr bytes.Buffer
+	good, err := demonstrate(t.Context(), options{seed: seed}, pg, &stdout, &stderr)
+	if err != nil || !good {
+		t.Errorf("good %v, error %v; stdout:\n%s", good, err, &stdout)
+	}
+	l := readLastLine(t, stdout.String())
+	if l.duplicates != 0 || l.lost != 0 || l.intents != intentCount || l.effects != intentCount-failingCount ||
+		l.calls < leastCalls || l.replays < leastReplays || l.inProgress < leastInProgress {
+		t.Errorf("figures: %+v", l)
+	}
+	if want := fmt.Sprintf("make demo SEED=%d\n", seed); !strings.Contains(stdout.String(), want) {
+		t.Errorf("the output does not say how to repeat it: %q", want)
+	}
+	if strings.Contains(stderr.String(), "quickstart:") {
+		t.Error(stderr.String())
+	}
+}
+
+func schemasIn(t *testing.T, url string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := conn.QueryRow(t.Context(), `select count(*) from pg_namespace where nspname like 'txonce%'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestRun_Unprotected(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), options{seed: 1, unprotected: true}, &stdout, &stderr); code != exitBad {
+		t.Errorf("exit status %d, want %d; stderr:\n%s", code, exitBad, &stderr)
+	}
+	l := readLastLine(t, stdout.String())
+	if l.duplicates == 0 || l.replays != 0 || l.effects <= intentCount-failingCount {
+		t.Errorf("figures: %+v", l)
+	}
+}

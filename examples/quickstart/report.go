@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// report is all that a run found out.
+type report struct {
+	seed        uint64
+	unprotected bool
+	work        *work
+	entries     []*entry
+	perTool     map[string]*figures
+	total       figures
+}
+
+// Least figures of a run that shows something.
+const (
+	leastCalls      = 200
+	leastReplays    = 1
+	leastInProgress = 1
+)
+
+func newReport(o options, entries []*entry, w *work, rows map[string]int) *report {
+	r := &report{
+		seed: o.seed, unprotected: o.unprotected,
+		work: w, entries: entries, perTool: tally(entries, w.errands, rows),
+	}
+	for _, f := range r.perTool {
+		r.total.add(*f)
+	}
+	return r
+}
+
+// problems says why the run is not what it should be, in one line each.
+func (r *report) problems() []string {
+	var found []string
+	complain := func(bad bool, format string, args ...any) {
+		if bad {
+			found = append(found, fmt.Sprintf(format, args...))
+		}
+	}
+	t := r.total
+	complain(t.duplicates > 0, "%d effects in the database are duplicates of another", t.duplicates)
+	complain(t.lost > 0, "%d intents ended otherwise than the agent was told", t.lost)
+	complain(t.differing > 0, "%d answers contradict an earlier answer to the same intent", t.differing)
+	if r.unprotected {
+		complain(t.duplicates == 0, "no duplicates without protection: this run shows nothing, try another seed")
+		return found
+	}
+	complain(t.calls < leastCalls, "only %d calls, a run should have %d", t.calls, leastCalls)
+	complain(t.replays < leastReplays, "no answer was replayed")
+	complain(t.inProgress < leastInProgress, "no call was answered in progress")
+	complain(r.work.reused != "key_reused", "a key that came back with other arguments was answered %q, not refused as key_reused", r.work.reused)
+	return found
+}
+
+func (r *report) write(w io.Writer) {
+	_, _ = fmt.Fprintln(w)
+	r.writeTable(w)
+	r.writeTold(w)
+	if s := newStory(r.entries, r.work.errands); s != nil {
+		s.write(w)
+	}
+	if !r.unprotected {
+		_, _ = fmt.Fprintf(w, "\n  The same traffic without protection: make demo SEED=%d UNPROTECTED=1\n", r.seed)
+	}
+	problems := r.problems()
+	if len(problems) > 0 {
+		_, _ = fmt.Fprintln(w)
+	}
+	for _, problem := range problems {
+		_, _ = fmt.Fprintf(w, "! %s\n", problem)
+	}
+	t := r.total
+	_, _ = fmt.Fprintf(w, "\ndemo: calls=%d intents=%d effects=%d replays=%d in_progress=%d duplicates=%d lost=%d\n",
+		t.calls, t.intents, t.effects, t.replays, t.inProgress, t.duplicates, t.lost)
+}
+
+func (r *report) writeTable(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	row := func(name string, f figures) {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n",
+			name, f.intents, f.calls, f.unheard, f.replays, f.inProgress, f.effects, f.duplicates)
+	}
+	_, _ = fmt.Fprintln(t, "tool\tintents\tcalls\tanswers lost\treplays\tin progress\teffects\tduplicates\t")
+	for _, tool := range tools() {
+		row(tool, *r.perTool[tool])
+	}
+	row("all", r.total)
+	_ = t.Flush()
+	_, _ = fmt.Fprint(w, `
+  calls: tools/call requests that reached the server. answers lost: those of its answers that did not reach the agent.
+  replays, in progress: as the server answered, lost or not. effects: rows in the database.
+`)
+}
+
+func (r *report) writeTold(w io.Writer) {
+	t := r.total
+	_, _ = fmt.Fprintf(w, "\n  %d intents were done and %d failed for good, as the agent was told", t.done, t.failed)
+	if t.unknown > 0 {
+		_, _ = fmt.Fprintf(w, "; it does not know of %d", t.unknown)
+	}
+	_, _ = fmt.Fprintln(w, ".")
+	if r.work.unsettled > 0 {
+		_, _ = fmt.Fprintf(w, "  Of %d it did not know yet after its usual tries, and asked on.\n", r.work.unsettled)
+	}
+	if r.work.reused != "" {
+		_, _ = fmt.Fprintf(w, "  A key that came back with another amount: %s, nothing done.\n", strings.ReplaceAll(r.work.reused, "_", " "))
+	}
+}

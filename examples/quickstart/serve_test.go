@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/txidem/mcpidem"
+)
+
+// lines is a writer that others may read while it is written to.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestServe_HTTP(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr lines
+	ended := make(chan int)
+	go func() { ended <- run(ctx, options{serve: "http", address: loopback}, &stdout, &stderr) }()
+	url := waitFor(t, &stderr, regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp`))
+
+	resp, err := http.Post(url, "application/json", bytes.NewBufferString("{}")) //nolint:noctx // it is answered at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: status %d, want %d", resp.StatusCode, http.StatusUnauthorized)
+	}
+	http.DefaultClient.CloseIdleConnections()
+
+	client := &http.Client{Transport: wire{base: newTransport()}}
+	defer client.CloseIdleConnections()
+	callTwice(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client})
+
+	cancel()
+	if code := <-ended; code != exitInterrupted {
+		t.Errorf("exit status %d, want %d", code, exitInterrupted)
+	}
+	if stdout.String() != "" {
+		t.Errorf("stdout got %q", stdout.String())
+	}
+}
+
+func waitFor(t *testing.T, l *lines, form *regexp.Regexp) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if found := form.FindString(l.String()); found != "" {
+			return found
+		}
+	}
+	t.Fatalf("no %s in %q", form, l.String())
+	return ""
+}
+
+// TestServe_Stdio starts the program and speaks to it as a client does that starts its servers. That it understands
+// what comes back means that nothing else was written to stdout.
+func TestServe_Stdio(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"=-serve stdio")
+	var stderr lines
+	cmd.Stderr = &stderr
+	callTwice(t, &mcp.CommandTransport{Command: cmd})
+	if code := cmd.ProcessState.ExitCode(); code != exitGood {
+		t.Errorf("exit status %d, want %d; stderr:\n%s", code, exitGood, stderr.String())
+	}
+}
+
+// callTwice calls a tool with a key, and again on a new wording, and wants one answer.
+func callTwice(t *testing.T, transport mcp.Transport) {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := rand.Text() // records of earlier tests may be there
+	call := func(arguments string) *mcp.CallToolResult {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+			Meta: mcp.Meta{mcpidem.MetaKey: key},
+			Name: toolRefund, Arguments: json.RawMessage(arguments),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	first := call(`{"order_id":"A-1","cents":1050}`)
+	second := call(`{"cents": 1050, "order_id": "A-1"}`)
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	if first.IsError || second.IsError || second.Meta[mcpidem.MetaReplayed] != true {
+		t.Errorf("first: %+v, second: %+v", first, second)
+	}
+	if diff := cmp.Diff(first.StructuredContent, second.StructuredContent); diff != "" {
+		t.Errorf("the answers differ: %s", diff)
+	}
+}
