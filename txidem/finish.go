@@ -95,7 +95,7 @@ func (c *claim) lost(id *identity, err error) error {
 	case hasCode(err, codeIdleInTxTimeout), !sent && c.idle >= id.policy.IdleInTx:
 		return idleTooLong(err) // the server had ended the transaction before it read any of this
 	case !sent:
-		return fmt.Errorf("%w: the connection was lost before COMMIT was sent: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w: the connection was lost before COMMIT was sent: %w", errUndone, ErrUnavailable, err)
 	}
 	return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
 }

@@ -20,6 +20,8 @@ import (
 const (
 	codeInProgress  = "in_progress"
 	codeKeyReused   = "key_reused"
+	codeExpired     = "expired"
+	codeNotAllowed  = "not_allowed"
 	codeUnknown     = "outcome_unknown"
 	codeFailed      = "failed"     // recorded
 	codeReleased    = "not_done"   // rolled back, may be repeated
@@ -136,6 +138,7 @@ func outcomeOf(err error, id string, replayed bool) (refusal, bool) {
 	var failure *toolcall.Failure
 	var running *txidem.InProgressError
 	var reused *txidem.KeyReusedError
+	var expired *txidem.ExpiredError
 	switch {
 	case errors.As(err, &failure):
 		said := refusal{Status: codeFailed, Code: failure.Code, CallID: id, Message: failure.Error() +
@@ -156,6 +159,12 @@ func outcomeOf(err error, id string, replayed bool) (refusal, bool) {
 	case errors.As(err, &reused):
 		return refusal{Status: codeKeyReused, CallID: id, Paths: reused.Paths, Message: differing(reused.Paths) +
 			" Nothing was done. If you mean the earlier call, repeat it with its own arguments; if this is a new intent, call again with a new idempotency_key."}, true
+	case errors.As(err, &expired):
+		return refusal{Status: codeExpired, CallID: id, Message: fmt.Sprintf(
+			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. For a new intent, call again with a new idempotency_key.",
+			expired.FinishedAt.UTC().Format(time.RFC3339))}, true
+	case errors.Is(err, txidem.ErrNotAllowed):
+		return refusal{Status: codeNotAllowed, CallID: id, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
 	case errors.Is(err, errArguments):
 		return refusal{Status: codeBadArgs, CallID: id, Message: err.Error() + ". Nothing was done. Correct the arguments and call again."}, true
 	case errors.Is(err, txidem.ErrKey):

@@ -36,7 +36,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHa
 	if problem != "" {
 		return refused(codeBadKey, problem+" Nothing was done."), nil
 	}
-	request := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Policy: d.cfg.Policy}
+	request := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
 	result, err := txidem.Run(ctx, d.adapter.store, request, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 		return h(ctx, tx, args)
 	})

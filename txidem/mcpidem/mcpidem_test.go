@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 type refund struct {
 	Order string `json:"order"`
 	Cents int64  `json:"cents"`
-	Memo  string `json:"memo,omitempty"`
+	Memo  string `json:"memo,omitempty" idem:"-"`
 }
 
 type receipt struct {
@@ -147,6 +147,60 @@ func TestAddTool_M01_RetryGetsTheFirstAnswer(t *testing.T) {
 	}
 	if first.Meta[mcpidem.MetaCallID] != again.Meta[mcpidem.MetaCallID] || first.Meta[mcpidem.MetaFinishedAt] != again.Meta[mcpidem.MetaFinishedAt] {
 		t.Errorf("meta: first %v, again %v", first.Meta, again.Meta)
+	}
+	if n := b.effects(); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+func TestAddTool_K05_K08_TagsOfTheInputSayWhatCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), &mcpidem.ToolConfig{Rules: txidem.RuleSpec{RoundNumber: map[string]string{"/cents": "10"}}})
+	s := b.connect()
+	b.call(s, `{"order":"A","cents":11,"memo":"wrong size"}`, "k")
+	if r := b.call(s, `{"order":"A","cents":12,"memo":"it does not fit"}`, "k"); !replayed(r) {
+		t.Errorf("a reworded retry: %s", text(r))
+	}
+	r := b.call(s, `{"order":"B","cents":21,"memo":"wrong size"}`, "k")
+	content, _ := r.StructuredContent.(map[string]any)
+	if diff := cmp.Diff([]any{"/cents", "/order"}, content["differing_arguments"]); diff != "" || !strings.Contains(text(r), "for other arguments: /cents, /order differ.") {
+		t.Errorf("K07: %s\n%s", text(r), diff)
+	}
+}
+
+func TestCall_M05_ExpiredAndNotAllowedAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	allowed := true
+	store, err := txidem.New(b.pool, &txidem.Config{
+		Policy: &txidem.Policy{OnExpired: txidem.Refuse},
+		Authorize: func(context.Context, txidem.Recorded) error {
+			if !allowed {
+				return errors.New("revoked")
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server = mcp.NewServer(&mcp.Implementation{Name: "billing", Version: "1"}, nil)
+	if b.idem, err = mcpidem.New(b.server, store, &mcpidem.Config{Scope: mcpidem.ScopeIs("agent")}); err != nil {
+		t.Fatal(err)
+	}
+	mcpidem.AddTool(b.idem, &mcp.Tool{Name: "issue_refund"}, b.refund)
+	s := b.connect()
+	b.call(s, `{"order":"A","cents":1}`, "k")
+	allowed = false
+	if r := b.call(s, `{"order":"A","cents":1}`, "k"); status(r) != "not_allowed" || strings.Contains(text(r), "revoked") {
+		t.Errorf("R16: %v %s", status(r), text(r))
+	}
+	allowed = true
+	if _, err := b.pool.Exec(t.Context(), `update txonce.call set expires_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.call(s, `{"order":"A","cents":1}`, "k"); status(r) != "expired" || !strings.Contains(text(r), "Do not repeat it; look up what it did") {
+		t.Errorf("R13: %v %s", status(r), text(r))
 	}
 	if n := b.effects(); n != 1 {
 		t.Errorf("%d effects", n)

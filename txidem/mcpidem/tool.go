@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,10 @@ import (
 type ToolConfig struct {
 	// Policy overrides the store's, field by field. Defaults to the store's policy.
 	Policy *txidem.Policy
+
+	// Rules say which arguments count, beside the struct tags of the input type (`idem:"-"`, `idem:"round=1m"`), whose
+	// type stands for RuleSpec.Args where that is nil. Defaults to what the tags say.
+	Rules txidem.RuleSpec
 
 	// Key says whether the model may or must give an idempotency key as an argument. Defaults to KeyOptional.
 	Key KeyArgument
@@ -72,6 +77,7 @@ type definition struct {
 	name      string
 	cfg       ToolConfig
 	keep      keep
+	rules     *txidem.Rules
 	in        *input
 	out       *output
 	published *mcp.Tool // what clients see
@@ -89,6 +95,12 @@ func define[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig) (*definition,
 		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
 	}
 	def := &definition{adapter: a, name: t.Name, cfg: *cfg, keep: keep{policy.Window, policy.Retention}}
+	if cfg.Rules.Args == nil {
+		def.cfg.Rules.Args = reflect.TypeFor[In]()
+	}
+	if def.rules, err = txidem.NewRules(def.cfg.Rules); err != nil {
+		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
+	}
 	if def.in, err = inputFor[In](t, cfg.Key); err != nil {
 		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
 	}
