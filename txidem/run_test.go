@@ -258,6 +258,32 @@ func TestRun_R01_ConcurrentDuplicatesHaveOneEffect(t *testing.T) {
 	}
 }
 
+// TestRun_R01_LockKeepsTheHandlerFromRunningTwice is about the order of lock and read: the primary key would keep the
+// effect single all the same, but a handler that ran for nothing may have sent something.
+func TestRun_R01_LockKeepsTheHandlerFromRunningTwice(t *testing.T) {
+	t.Parallel()
+	const keys, duplicates = 150, 12
+	f := setup(t, &Policy{Wait: 20 * time.Second}, func(cfg *pgxpool.Config) { cfg.MaxConns = duplicates })
+	var runs atomic.Int64
+	for i := range keys {
+		var wg sync.WaitGroup
+		for range duplicates {
+			wg.Go(func() {
+				if _, err := Run(t.Context(), f.store, request(name(i)), func(ctx context.Context, tx pgx.Tx) (string, error) {
+					runs.Add(1)
+					return "", nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	if n := runs.Load(); n != keys {
+		t.Errorf("%d runs for %d keys", n, keys)
+	}
+}
+
 func TestRun_R03_InProgressIsAnsweredAtOnceAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Wait: NoWait}, nil)

@@ -251,7 +251,7 @@ func (w *walker) number(at span) error {
 	w.out = out
 	for _, e := range w.active[at.lo:at.hi] {
 		if e.step != nil {
-			w.out = append(w.out[:lo], e.step.floor(w.out[lo:])...)
+			w.out = e.step.floor(w.out, lo)
 			break
 		}
 	}

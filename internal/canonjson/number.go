@@ -2,8 +2,6 @@ package canonjson
 
 import (
 	"bytes"
-	"fmt"
-	"math/big"
 	"strconv"
 )
 
@@ -70,64 +68,4 @@ func parseExponent(text []byte) (exp int, ok bool) {
 		exp = -exp
 	}
 	return exp, true
-}
-
-// maxRounded is how many digits a rounded number may have when it is written out in the unit's last digit; a larger
-// one counts as it is. It keeps 1e9999 from growing to ten thousand digits.
-const maxRounded = 64
-
-// step is a positive decimal, coefficient times ten to the exp, to a multiple of which numbers are rounded down.
-type step struct {
-	coefficient *big.Int
-	exp         int
-}
-
-func newStep(text string) (*step, error) {
-	tok, err := appendNumber(nil, []byte(text))
-	if err != nil || tok[0] == '-' || tok[0] == '0' || len(tok) > maxRounded {
-		return nil, fmt.Errorf("%q must be positive and have at most %d digits", text, maxRounded)
-	}
-	_, digits, exp := splitNumber(tok)
-	if exp < -maxRounded || exp > maxRounded {
-		return nil, fmt.Errorf("%q must have an exponent between -%d and %d", text, maxRounded, maxRounded)
-	}
-	s := &step{coefficient: new(big.Int), exp: exp}
-	s.coefficient.SetString(string(digits), 10)
-	return s, nil
-}
-
-// floor returns the greatest multiple of s that is not above the canonical number, in canonical spelling.
-func (s *step) floor(number []byte) []byte {
-	negative, digits, exp := splitNumber(number)
-	shift := exp - s.exp // the number is digits times ten to the shift, in units of the step's last digit
-	if len(digits)+shift > maxRounded {
-		return number
-	}
-	n, partial := new(big.Int), false
-	switch cut := min(-shift, len(digits)); {
-	case cut > 0: // digits below the unit's last can only matter by not being zero, which canonical ones are not
-		n.SetString("0"+string(digits[:len(digits)-cut]), 10)
-		partial = string(digits) != "0"
-	default:
-		n.SetString(string(digits)+string(bytes.Repeat([]byte{'0'}, shift)), 10)
-	}
-	if negative {
-		n.Neg(n)
-		if partial {
-			n.Sub(n, big.NewInt(1))
-		}
-	}
-	n.Sub(n, new(big.Int).Mod(n, s.coefficient)) // Mod is Euclidean: never negative
-	out, _ := appendNumber(nil, appendExponent(n.Append(nil, 10), s.exp))
-	return out
-}
-
-// splitNumber takes a canonical number apart.
-func splitNumber(number []byte) (negative bool, digits []byte, exp int) {
-	if number[0] == '-' {
-		negative, number = true, number[1:]
-	}
-	digits, exponent, _ := bytes.Cut(number, []byte{'e'})
-	exp, _ = parseExponent(exponent)
-	return negative, digits, exp
 }

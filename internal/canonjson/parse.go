@@ -79,16 +79,12 @@ func classify(raw []byte, err error) error {
 	return fmt.Errorf("%w (at %s, byte %d)", kind, shortPath(path), offset)
 }
 
-// startsWithSurrogate reports whether raw has \ud800 to \udfff at the offset: jsontext points there when the other
-// half of the pair is missing.
+// startsWithSurrogate reports whether the error is at a well-formed \ud escape: then it is the character that jsontext
+// refuses, and half a surrogate pair is the only kind that it does.
 func startsWithSurrogate(raw []byte, offset int) bool {
 	if offset < 0 || len(raw)-offset < len(`\ud800`) {
 		return false
 	}
 	escape := bytes.ToLower(raw[offset : offset+len(`\ud800`)])
-	if !bytes.HasPrefix(escape, []byte(`\ud`)) || !bytes.ContainsRune([]byte("89abcdef"), rune(escape[3])) {
-		return false
-	}
-	hex := func(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
-	return hex(escape[4]) && hex(escape[5])
+	return bytes.HasPrefix(escape, []byte(`\ud`)) && len(bytes.Trim(escape[len(`\u`):], "0123456789abcdef")) == 0
 }

@@ -21,8 +21,8 @@ type Spec struct {
 // Unit is what a value is rounded down to: a duration as read by time.ParseDuration ("1m", "24h"), which applies to
 // strings that are RFC 3339 timestamps and counts from the year 1 in UTC, or a positive decimal ("60", "0.01"), which
 // applies to numbers and counts from 0. Down is toward the past and toward minus infinity. A value of another kind, a
-// timestamp with a lower-case t or z or with second 60, and a number of more than 64 digits above the unit's last one
-// count as they are.
+// timestamp with a lower-case t or z or with second 60, and a number with more than 40 digits from the unit's last one
+// upward count as they are.
 type Unit string
 
 // Rules is a compiled choice of what counts. Nil rules let everything count. Rules are immutable and may be shared.

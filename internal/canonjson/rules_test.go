@@ -101,8 +101,9 @@ func TestRules_K05_RoundedNumbers(t *testing.T) {
 		{"0.01", "19.999", "1999e-2"}, {"0.01", "19.99", "1999e-2"}, {"0.01", "-0.001", "-1e-2"}, {"0.25", "0.7", "5e-1"}, {"2.5", "7", "5"},
 		{"1e3", "1999", "1e3"}, {"1e3", "999", "0"}, {"1e3", "0", "0"}, {"1000", "123456789012345678901234567890", "123456789012345678901234567e3"},
 		{"7", "123456789012345678901234567890", "12345678901234567890123456789e1"},
-		{"7", "123456789012345678901234567891", "12345678901234567890123456789e1"}, {"7", "1e63", "999999999999999999999999999999999999999999999999999999999999994e0"},
-		{"7", "1e64", "1e64"}, {"7", "1e9999", "1e9999"}, {"7", "-1e9999", "-1e9999"}, // too long to write out: as they are
+		{"7", "123456789012345678901234567891", "12345678901234567890123456789e1"}, {"7", "1e39", "999999999999999999999999999999999999994"},
+		{"999999999999999999", "-1e39", "-1000000000000000000000999999999999998999"}, {"1e17", "-1", "-1e17"}, {"999999999999999999", "-1", "-999999999999999999"},
+		{"7", "1e40", "1e40"}, {"7", "1e9999", "1e9999"}, {"7", "-1e9999", "-1e9999"}, // too long to write out: as they are
 		{"1m", "1735689659", "1735689659"},
 	} {
 		rules := mustCompile(t, Spec{Round: map[string]Unit{"/n": tt.unit}})
@@ -169,9 +170,9 @@ func TestCompile_K05_ErrorsNameThePath(t *testing.T) {
 		{Spec{Round: map[string]Unit{"at": "1m"}}, `"at"`}, {Spec{Round: map[string]Unit{"/at": ""}}, `"/at"`},
 		{Spec{Round: map[string]Unit{"/at": "minute"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "0"}}, `"/at"`},
 		{Spec{Round: map[string]Unit{"/at": "0s"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "-1m"}}, `"/at"`},
-		{Spec{Round: map[string]Unit{"/at": "-60"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "1e65"}}, `"/at"`},
-		{Spec{Round: map[string]Unit{"/at": "1e-65"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "1e400000000"}}, `"/at"`},
-		{Spec{Round: map[string]Unit{"/at": Unit(strings.Repeat("1", 65))}}, `"/at"`},
+		{Spec{Round: map[string]Unit{"/at": "-60"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "1e41"}}, `"/at"`},
+		{Spec{Round: map[string]Unit{"/at": "1e-41"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "1e400000000"}}, `"/at"`},
+		{Spec{Round: map[string]Unit{"/at": Unit(strings.Repeat("1", 19))}}, `"/at"`},
 		{Spec{Round: map[string]Unit{"/at": "60 "}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "[60]"}}, `"/at"`}, {Spec{Round: map[string]Unit{"/at": "0x10"}}, `"/at"`},
 		{Spec{Ignore: []string{"/at"}, Round: map[string]Unit{"/at": "60"}}, `"/at"`},
 		{Spec{Ignore: []string{"/at"}, Round: map[string]Unit{"/at": "1m"}}, `"/at"`},
