@@ -25,6 +25,12 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	@sh scripts/setup.sh race
 	$(WITHPG) $(GO) test -race $(PACKAGES) ./integration/...
 
+.PHONY: crash
+crash: ## Kill processes at every step of a call, N=300 times, and count effects (PLANT=1 plants a fault and must fail)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/crash ./integration/crash
+	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
 .PHONY: which-pg
 which-pg: ## Say which Postgres tests and demos would use
 	@$(GO) run ./internal/devpg/withpg

@@ -26,6 +26,7 @@ type claim struct {
 	won    bool
 	record *record // nil if there is none
 
+	sent time.Time     // when turn 1 was sent: Postgres has been idle since then at the earliest
 	idle time.Duration // the longest time that the handler went without SQL
 }
 
@@ -47,7 +48,7 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{conn: conn, token: newToken()}
+	c := &claim{conn: conn, token: newToken(), sent: time.Now()}
 	if err := checkServer(conn.Conn().PgConn().ParameterStatus("server_version")); err != nil {
 		conn.Release()
 		return nil, err

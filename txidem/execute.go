@@ -25,18 +25,52 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 		rec, err = s.finish(ctx, id, c, queued, answer)
 		rec, err = s.resolved(ctx, id, c, rec, err)
 	}
-	if errors.Is(err, ErrHandlerEndedTx) {
-		err = fmt.Errorf("%w: %w", ErrHandlerEndedTx, &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage})
-	}
-	if failure, ok := failureIn(err); ok {
-		return s.settleFailure(ctx, id, c, failure, err)
-	}
 	if err != nil {
-		return outcome{}, err
+		return s.settleError(ctx, id, c, err)
 	}
 	s.waits.settle(id.ID, rec)
 	return outcome{raw: answer, finishedAt: rec.finishedAt}, nil
 }
+
+// settleError ends a call that did not succeed: failures are recorded, everything else is undone and leaves nothing
+// behind, unless the handler committed by itself. Then a failure is recorded in its place.
+func (s *Store) settleError(ctx context.Context, id *identity, c *claim, err error) (outcome, error) {
+	failure, failed := failureIn(err)
+	if !failed {
+		err = s.undo(ctx, c, err)
+	}
+	if failed {
+		out, recorded := s.settleFailure(ctx, id, c, failure, err)
+		if !errors.Is(recorded, ErrHandlerEndedTx) {
+			return out, recorded
+		}
+		err = recorded
+	}
+	if !errors.Is(err, ErrHandlerEndedTx) {
+		return outcome{}, err
+	}
+	failure = &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage}
+	return s.settleFailure(ctx, id, c, failure, fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure))
+}
+
+// undo rolls back, and returns err or, if the transaction was no longer the claim's, ErrHandlerEndedTx.
+func (s *Store) undo(ctx context.Context, c *claim, err error) error {
+	if c.status() != txOpen {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(s.sql.guard)
+	b.Queue("rollback")
+	if isEscape(c.conn.SendBatch(ctx, b).Close()) {
+		return ErrHandlerEndedTx
+	}
+	return err
+}
+
+// isEscape reports whether a statement did not find the attempt's token: the transaction is another one.
+func isEscape(err error) bool { return hasCode(err, codeInvalidText, codeUndefinedObject) }
 
 // resolved finds out what became of a last round trip whose answer was lost. Others it leaves as they are.
 func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *record, err error) (*record, error) {
@@ -73,7 +107,7 @@ func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failu
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
 	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key}
 	tx := &handlerTx{Tx: c.tx}
-	tx.idle.start()
+	tx.idle.since.Store(c.sent.UnixNano())
 	start := time.Now()
 	id.event.Runs++
 	defer func() {

@@ -37,7 +37,7 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 		return rec, nil
 	case s.isRival(ours):
 		return nil, errLost
-	case hasCode(ours, codeInvalidText, codeUndefinedObject):
+	case isEscape(ours):
 		return nil, ErrHandlerEndedTx
 	case err == nil: // COMMIT was answered with ROLLBACK
 		return nil, ErrTxAborted
@@ -55,13 +55,18 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 	defer id.event.commit(time.Now())
 
 	b := &pgx.Batch{}
+	guarded := false
 	switch c.status() {
 	case txAborted: // nothing but a ROLLBACK can be prepared here
 		if err := c.tx.Rollback(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
+		guarded = true
 	case txOpen:
+		b.Queue(s.sql.guard).Exec(func(pgconn.CommandTag) error { guarded = true; return nil })
 		b.Queue("rollback")
+	default:
+		guarded = true
 	}
 	rec := newRecord(id, c, stateFailed, answer)
 	stored := false
@@ -83,6 +88,8 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 		return rec, nil
 	case err == nil:
 		return nil, errLost
+	case !guarded && isEscape(err):
+		return nil, ErrHandlerEndedTx
 	case c.status() == txLost:
 		return nil, c.lost(id, err)
 	}

@@ -119,38 +119,53 @@ func TestRun_R10_RawCommitIsFoundOutAndNotRepeated(t *testing.T) {
 	for _, statements := range [][]string{
 		{"commit"}, {"commit and chain"}, {"commit", "begin"}, {"rollback"}, {"rollback and chain"}, {"rollback", "begin"},
 	} {
-		t.Run(name(strings.Join(statements, "-")), func(t *testing.T) {
-			t.Parallel()
-			f := setup(t, nil, nil)
-			runs := 0
-			call := func() (Result[string], error) {
-				return Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
-					runs++
-					if err := write(ctx, tx, "k"); err != nil {
-						return "", err
-					}
-					for _, sql := range statements {
-						if _, err := tx.Exec(ctx, sql); err != nil {
-							return "", err
-						}
-					}
-					return "fine", write(ctx, tx, "after")
-				})
+		for label, end := range map[string]func() (string, error){
+			"answer": func() (string, error) { return "fine", nil },
+			"error":  func() (string, error) { return "", errors.New("no") },
+			"fail":   func() (string, error) { return "", Fail("no", "no") },
+			"panic":  func() (string, error) { panic("no") },
+		} {
+			t.Run(name(strings.Join(statements, "-"), " then ", label), func(t *testing.T) {
+				t.Parallel()
+				escapes(t, statements, end)
+			})
+		}
+	}
+}
+
+// escapes runs a handler that ends its transaction by raw SQL, twice.
+func escapes(t *testing.T, statements []string, end func() (string, error)) {
+	f := setup(t, nil, nil)
+	runs := 0
+	call := func() (Result[string], error) {
+		return Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			runs++
+			if err := write(ctx, tx, "k"); err != nil {
+				return "", err
 			}
-			if _, err := call(); !errors.Is(err, ErrHandlerEndedTx) {
-				t.Errorf("got %v, want ErrHandlerEndedTx", err)
+			for _, sql := range statements {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return "", err
+				}
 			}
-			escaped := f.effects("k")
-			again, err := call()
-			if failure, ok := failureIn(err); !ok || failure.Code != CodeHandlerEndedTx || !again.Replayed {
-				t.Errorf("the retry got %+v, %v; want the recorded failure", again, err)
+			if err := write(ctx, tx, "after"); err != nil {
+				return "", err
 			}
-			if e := f.effects("k"); runs != 1 || e != escaped {
-				t.Errorf("runs = %d, effects %d then %d; want one run", runs, escaped, e)
-			}
-			f.idle()
+			return end()
 		})
 	}
+	if _, err := call(); !errors.Is(err, ErrHandlerEndedTx) || Retryable(err) {
+		t.Errorf("got %v, want ErrHandlerEndedTx", err)
+	}
+	escaped := f.effects("k")
+	again, err := call()
+	if failure, ok := failureIn(err); !ok || failure.Code != CodeHandlerEndedTx || !again.Replayed {
+		t.Errorf("the retry got %+v, %v; want the recorded failure", again, err)
+	}
+	if e := f.effects("k"); runs != 1 || e != escaped {
+		t.Errorf("runs = %d, effects %d then %d; want one run", runs, escaped, e)
+	}
+	f.idle()
 }
 
 func TestRun_R10_NestedCallIsRefused(t *testing.T) {

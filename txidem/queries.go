@@ -7,6 +7,7 @@ type queries struct {
 	schema string
 
 	claim  string
+	guard  string
 	read   string
 	forget string
 	record string
@@ -23,6 +24,7 @@ func queriesFor(schema string) queries {
 	return queries{
 		schema: schema,
 		claim:  sqlClaim,
+		guard:  sqlGuard,
 		read:   in(sqlRead),
 		forget: in(sqlForget),
 		record: in(sqlRecord),
@@ -43,6 +45,10 @@ select pg_try_advisory_xact_lock($1::bigint),
        set_config('txonce.attempt', $2::text, true),
        set_config('idle_in_transaction_session_timeout', $3::text, true),
        set_config('client_connection_check_interval', '1000', true)`
+
+// sqlGuard fails when this is not the transaction that the claim began. It stands in front of a rollback: what a handler
+// committed by itself and then regretted has escaped all the same.
+const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 
 // sqlRead is a statement of its own behind sqlClaim: in one statement the snapshot would be older than the lock, and a
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp().

@@ -3,6 +3,7 @@ package txidem
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,7 +16,7 @@ func (s *Store) unprotected(ctx context.Context, id *identity, h handler) (outco
 	if err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	c := &claim{conn: conn, token: newToken()}
+	c := &claim{conn: conn, token: newToken(), sent: time.Now()}
 	defer c.giveBack(ctx)
 	if c.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: id.policy.Isolation, AccessMode: pgx.ReadWrite}); err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

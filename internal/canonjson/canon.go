@@ -130,7 +130,7 @@ func (w *walker) object(at span) error {
 			return err
 		}
 		if int(m.lo) < len(w.out) { // nothing is left of an ignored member
-			if n := len(w.members); n > base && bytes.Compare(w.name(w.members[n-1]), w.name(m)) > 0 {
+			if n := len(w.members); n > base && bytes.Compare(w.nameOf(w.members[n-1]), w.nameOf(m)) > 0 {
 				sorted = false
 			}
 			w.members = append(w.members, m)
@@ -155,16 +155,16 @@ func (w *walker) member(at span) (member, error) {
 	}
 	w.out = append(append(w.out, quoted...), ':')
 	w.pos++ // the colon
-	next := w.step(at, w.name(m))
+	next := w.follow(at, w.nameOf(m))
 	if err := w.value(next); err != nil {
-		return member{}, under(err, w.name(m))
+		return member{}, under(err, w.nameOf(m))
 	}
 	w.end(next, int(m.lo))
 	m.hi = int32(len(w.out))
 	return m, nil
 }
 
-func (w *walker) name(m member) []byte {
+func (w *walker) nameOf(m member) []byte {
 	if m.escaped {
 		return w.names[m.name:m.nameEnd]
 	}
@@ -179,7 +179,7 @@ func (w *walker) array(at span) error {
 		var next span
 		var index [20]byte
 		if at != (span{}) {
-			next = w.step(at, strconv.AppendInt(index[:0], int64(i), 10))
+			next = w.follow(at, strconv.AppendInt(index[:0], int64(i), 10))
 		}
 		lo := len(w.out)
 		if err := w.value(next); err != nil {
@@ -220,7 +220,7 @@ func (w *walker) close(body int, delim byte) {
 // compares bytewise in the order of code points.
 func (w *walker) sort(base, body int) {
 	members := w.members[base:]
-	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(w.name(a), w.name(b)) })
+	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(w.nameOf(a), w.nameOf(b)) })
 	w.scratch = w.scratch[:0]
 	for _, m := range members {
 		w.scratch = append(w.scratch, w.out[m.lo:m.hi]...)

@@ -67,7 +67,7 @@ func (l level) read(depth int) (fields []jsonField, embedded []level) {
 		}
 		ignore := l.ignore || sf.Tag.Get(tagKey) == "-"
 		if embeds(sf) {
-			embedded = append(embedded, level{t: indirect(sf.Type), ignore: ignore})
+			embedded = append(embedded, level{t: embeddedType(sf), ignore: ignore})
 			continue
 		}
 		name, options, _ := strings.Cut(tag, ",")

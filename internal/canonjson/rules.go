@@ -2,6 +2,7 @@ package canonjson
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,7 +73,7 @@ func Merge(rules ...*Rules) *Rules {
 }
 
 func badRule(path string, err error) error {
-	return fmt.Errorf("%w for path %q: %w", ErrBadRule, path, err)
+	return fmt.Errorf("%w for path %q: %v", ErrBadRule, path, err)
 }
 
 // node is a state of the rules on their way down a document, and edge leads to it. The action belongs to the edge: two
@@ -125,10 +126,10 @@ func (a *action) round(unit Unit) error {
 	text := string(unit)
 	switch {
 	case a.ignore:
-		return fmt.Errorf("it is ignored as well as rounded: choose one")
+		return errors.New("it is ignored as well as rounded: choose one")
 	case isNumber(text):
 		if a.step != nil {
-			return fmt.Errorf("it is rounded to two numbers: choose one")
+			return errors.New("it is rounded to two numbers: choose one")
 		}
 		step, err := newStep(text)
 		a.step = step
@@ -141,7 +142,7 @@ func (a *action) round(unit Unit) error {
 	case every <= 0:
 		return fmt.Errorf("%q must be positive", text)
 	case a.every > 0:
-		return fmt.Errorf("it is rounded to two durations: choose one")
+		return errors.New("it is rounded to two durations: choose one")
 	}
 	a.every = every
 	return nil
@@ -153,9 +154,9 @@ func isNumber(text string) bool {
 	return err == nil && len(canon) == len(text) && strings.ContainsRune("-0123456789", rune(text[0]))
 }
 
-// step returns the rules that go on below a member called name, or an element of that index. They are put on top of
+// follow returns the rules that go on below a member called name, or an element of that index. They are put on top of
 // the active ones; the caller takes them off.
-func (w *walker) step(at span, name []byte) span {
+func (w *walker) follow(at span, name []byte) span {
 	if at == (span{}) {
 		return at
 	}

@@ -186,7 +186,7 @@ func refuseTags(t reflect.Type, seen map[reflect.Type]bool) error {
 }
 
 func badField(owner reflect.Type, f reflect.StructField, err error) error {
-	return fmt.Errorf("%w for field %v.%s (%s:%q): %w", ErrBadRule, owner, f.Name, tagKey, f.Tag.Get(tagKey), err)
+	return fmt.Errorf("%w for field %v.%s (%s:%q): %v", ErrBadRule, owner, f.Name, tagKey, f.Tag.Get(tagKey), err)
 }
 
 func indirect(t reflect.Type) reflect.Type {
@@ -202,7 +202,10 @@ func indirect(t reflect.Type) reflect.Type {
 // container reports whether values of the type are JSON arrays, or objects with members of one type.
 func container(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Slice:
+		bytes := t.Elem().Kind() == reflect.Uint8 && !ownJSON(t.Elem()) // a base64 string
+		return !bytes && !ownJSON(t)
+	case reflect.Array, reflect.Map:
 		return !ownJSON(t)
 	default:
 		return false

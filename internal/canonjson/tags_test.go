@@ -215,7 +215,10 @@ func TestRulesFor_K05_ErrorsNameTheField(t *testing.T) {
 		"ownForm.Memo (":         reflect.TypeFor[struct{ X []ownForm }](),
 		"canonjson.ownForm.Memo": reflect.TypeFor[ownText](),
 		"canonjson.line.Note":    reflect.TypeFor[struct{ X ownSlice }](),
-		"RulesFor needs a type":  nil,
+		".T (": reflect.TypeFor[struct {
+			T []byte `idem:"round=60"`
+		}](),
+		"RulesFor needs a type": nil,
 	} {
 		rules, err := RulesFor(typ)
 		if !errors.Is(err, ErrBadRule) || rules != nil || !strings.Contains(err.Error(), want) {

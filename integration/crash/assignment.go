@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// workerEnv makes the program a worker.
+const workerEnv = "TXONCE_CRASH_WORKER"
+
+// place is a database: one on the server of a URL, or the URL's own.
+type place struct {
+	URL      string
+	Database string
+}
+
+func (p place) config() (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(p.URL)
+	if err == nil && p.Database != "" {
+		cfg.ConnConfig.Database = p.Database
+	}
+	return cfg, err
+}
+
+// assignment is the life of a worker. It reads it from its standard input.
+type assignment struct {
+	Life  int
+	Place place
+	Exec  bool // without prepared statements: each turn is one write from the beginning
+	Plant plant
+	Death *death // nil to live
+	Calls []call
+}
+
+// call is one call that a worker makes.
+type call struct {
+	Intent    int
+	Bucket    int
+	Refuse    bool // the handler returns txidem.Fail
+	Break     bool // the handler returns a plain error
+	Slow      bool // the handler takes its time
+	Key       string
+	Args      json.RawMessage
+	Isolation pgx.TxIsoLevel
+	Wait      time.Duration
+}
+
+// answer is what a worker tells of a call, as a line of JSON, once Run has returned.
+type answer struct {
+	Intent   int
+	Call     int // its number in this life
+	Class    class
+	Raw      []byte // of a result or a recorded failure: byte for byte
+	Replayed bool
+	ID       string
+	Error    string
+	Claims   int // how often turn 1 was written: more than once where the call waited or was repeated
+}
+
+// class is what an answer says.
+type class string
+
+const (
+	done       class = "done"        // final
+	failed     class = "failed"      // final: recorded by txidem.Fail
+	inProgress class = "in_progress" // ask again
+	released   class = "released"    // the handler's plain error: ask again
+	conflict   class = "conflict"    // Postgres asked for too many new transactions: ask again
+	unknown    class = "unknown"     // the outcome is not known: ask again
+	reused     class = "reused"      // the key is said to belong to other arguments, which is never true here
+	other      class = "other"
+)
+
+// final reports whether the answer must never change.
+func (c class) final() bool { return c == done || c == failed }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/migrations"
+)
+
+// applicationName is how the workers' sessions are known.
+const applicationName = "txonce-crash"
+
+const sqlEffect = `insert into effect (intent, attempt) values ($1, $2)`
+
+// sqlCount reads all counters and writes one: in SERIALIZABLE transactions, a reason to fail at COMMIT.
+const sqlCount = `update counter set n = n + 1 where bucket = $1 returning n, (select sum(n) from counter)`
+
+// sqlTables makes the tables that calls write to. Nothing in them keeps an effect from being there twice.
+const sqlTables = `
+create table effect (intent int not null, attempt text not null);
+create table counter (bucket int primary key, n int not null)`
+
+// createDatabase makes a database on the server and returns its name and what drops it.
+func createDatabase(ctx context.Context, serverURL string) (name string, drop func() error, err error) {
+	name = "txonce_crash_" + strings.ToLower(rand.Text()[:12])
+	if err := administrate(ctx, serverURL, "create database "+name); err != nil {
+		return "", nil, err
+	}
+	return name, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		return administrate(ctx, serverURL, "drop database "+name+" with (force)")
+	}, nil
+}
+
+func administrate(ctx context.Context, serverURL, sql string) (err error) {
+	cfg, err := place{URL: serverURL}.config()
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// prepare opens a fresh database and makes the tables.
+func prepare(ctx context.Context, p place) (*pgxpool.Pool, error) {
+	cfg, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = migrations.Up(ctx, pool, nil)
+	if err == nil {
+		_, err = pool.Exec(ctx, sqlTables)
+	}
+	for bucket := 0; err == nil && bucket < buckets; bucket++ {
+		_, err = pool.Exec(ctx, `insert into counter values ($1, 0)`, bucket)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// effect is a row that a handler wrote.
+type effect struct {
+	Intent  int
+	Attempt string
+}
+
+// record is what the library stored.
+type record struct {
+	ID     string
+	State  string
+	Answer []byte
+}
+
+// books is what the database says in the end.
+type books struct {
+	effects []effect
+	records []record
+	counts  map[int]int // by bucket
+}
+
+func readBooks(ctx context.Context, pool *pgxpool.Pool) (b books, err error) {
+	rows, _ := pool.Query(ctx, `select intent, attempt from effect`)
+	if b.effects, err = pgx.CollectRows(rows, pgx.RowToStructByPos[effect]); err != nil {
+		return b, err
+	}
+	rows, _ = pool.Query(ctx, `select id::text, state, answer from txonce.call`)
+	if b.records, err = pgx.CollectRows(rows, pgx.RowToStructByPos[record]); err != nil {
+		return b, err
+	}
+	b.counts = make(map[int]int)
+	var bucket, n int
+	rows, _ = pool.Query(ctx, `select bucket, n from counter`)
+	_, err = pgx.ForEachRow(rows, []any{&bucket, &n}, func() error {
+		b.counts[bucket] = n
+		return nil
+	})
+	return b, err
+}
+
+// patience bounds waiting for what should happen soon, on a busy machine.
+const patience = 30 * time.Second
+
+// lookAgain is the pause between two looks at what only the server knows.
+const lookAgain = 10 * time.Millisecond
+
+const sqlLeft = `
+select (select count(*) from pg_locks l join pg_database d on d.oid = l.database
+         where d.datname = current_database() and l.locktype = 'advisory'),
+       (select count(*) from pg_stat_activity
+         where datname = current_database() and application_name = $1)`
+
+// leftovers waits until locks and sessions of the workers are gone, and returns errLeft if they stay. That the server
+// takes a moment to notice the death of a client is no fault.
+func leftovers(ctx context.Context, pool *pgxpool.Pool) error {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		var locks, sessions int
+		if err := pool.QueryRow(ctx, sqlLeft, applicationName).Scan(&locks, &sessions); err != nil {
+			return err
+		}
+		if locks == 0 && sessions == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return fmt.Errorf("%w: %v after the last worker there are %d advisory locks and %d sessions", errLeft, patience, locks, sessions)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// Crash kills processes in the middle of protected calls and counts what is left in the database.
+//
+//	go run ./integration/crash -n 1000
+//
+// Workers, which are this program once more, make the same calls beside each other through txidem.Run. Each of them is
+// told at which step of which call to die, and does so by SIGKILL:
+//
+//	claim      before turn 1 is written, before its answer is read, or as soon as the lock is held
+//	handler    between two statements of the handler, or inside one
+//	finish     before the last batch is written, or when a part of it is
+//	commit     when all of it is written, within 0-2 ms and without reading the answer; some of these batches are so
+//	           slow that the server notices the death before it comes to COMMIT
+//	reply      when Run has returned, before the answer is told or half-way through telling it
+//
+// The survivors finish the work. In the end every call is made once more and everything that was ever told is compared
+// with the database, which must have each effect once (R02, I1), each answer always the same (I2), and no answer that is
+// not true (I5). The last line of the output has the figures. The exit status is 1 when one of them is not what it should
+// be, when a step has less than a tenth of the kills, or when anything is left: a lock, a session, a process.
+//
+// With -plant the workers do something wrong on purpose, and the run must fail.
+//
+// It runs on Unix-like systems, for it needs SIGKILL.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/devpg"
+)
+
+func main() {
+	if os.Getenv(workerEnv) != "" {
+		os.Exit(work(os.Stdin, os.Stdout, os.Stderr))
+	}
+	o, err := parseOptions(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case err != nil:
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, o, os.Stdout, os.Stderr))
+}
+
+// options are the program's flags.
+type options struct {
+	kills      int
+	seed       uint64
+	plant      plant
+	isolations []pgx.TxIsoLevel
+}
+
+func allIsolations() []pgx.TxIsoLevel {
+	return []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var planted, isolation string
+	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.kills, "n", 300, "how many workers to kill")
+	flags.Uint64Var(&o.seed, "seed", 0, "draw as an earlier run did, as far as timing allows; 0 draws a new seed")
+	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+plantNames()+"; 1 is the first of them")
+	flags.StringVar(&isolation, "isolation", "", "isolation level of all calls, such as \"serializable\" (default: all three, mixed)")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	err := o.set(planted, isolation)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if err != nil {
+		err = fmt.Errorf("crash: %w", err)
+		_, _ = fmt.Fprintln(stderr, err)
+	}
+	return o, err
+}
+
+func (o *options) set(planted, isolation string) (err error) {
+	if o.kills < 1 {
+		return fmt.Errorf("-n is %d; use 1 or more", o.kills)
+	}
+	if o.plant, err = parsePlant(planted); err != nil {
+		return err
+	}
+	o.isolations = allIsolations()
+	if isolation != "" {
+		level := pgx.TxIsoLevel(strings.ToLower(isolation))
+		if !slices.Contains(o.isolations, level) {
+			return fmt.Errorf("-isolation is %q; use one of %q", isolation, o.isolations)
+		}
+		o.isolations = []pgx.TxIsoLevel{level}
+	}
+	if o.seed == 0 {
+		o.seed = 1 + rand.Uint64N(9999)
+	}
+	return nil
+}
+
+// The exit statuses.
+const (
+	exitGood        = 0
+	exitBad         = 1
+	exitInterrupted = 130
+)
+
+// run is the program. It returns the exit status.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) int {
+	r, err := onServer(ctx, o, stderr)
+	switch {
+	case ctx.Err() != nil:
+		_, _ = fmt.Fprintln(stderr, "\ncrash: interrupted:", err)
+		return exitInterrupted
+	case err != nil:
+		_, _ = fmt.Fprintf(stderr, "crash: %v\n", err)
+		return exitBad
+	}
+	r.write(stdout, stderr)
+	if !r.good() {
+		return exitBad
+	}
+	return exitGood
+}
+
+// onServer finds or starts a server and tortures calls in a database of their own on it.
+func onServer(ctx context.Context, o options, stderr io.Writer) (r *report, err error) {
+	server, err := devpg.Start(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	_, _ = fmt.Fprintf(stderr, "crash: seed %d, PostgreSQL %s: %s\n", o.seed, server.Version(), server.Source())
+
+	name, drop, err := createDatabase(ctx, server.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	return torture(ctx, o, place{URL: server.URL(), Database: name}, stderr)
+}
