@@ -407,6 +407,36 @@ func TestRun_R04_WaitEndsWithInProgressOrTheContext(t *testing.T) {
 	}
 }
 
+func TestRun_R04_WhoeverAsksHandsThatOnWhenItLeaves(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Wait: 15 * time.Second}, nil)
+	elsewhere, err := New(f.pool, nil) // another process: nobody in this one is told when its call ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	winner := (&fixture{t: t, pool: f.pool, store: elsewhere}).hold(request("k"), "k")
+	ctx, leave := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	call := func(ctx context.Context, ended chan error) {
+		_, err := Run(ctx, f.store, request("k"), writes("k"))
+		ended <- err
+	}
+	go call(ctx, first)
+	eventually(t, "the first one waits and asks", func() bool { return f.store.waits.waiting(request("k")) == 1 })
+	go call(t.Context(), second)
+	eventually(t, "the second one waits for it", func() bool { return f.store.waits.waiting(request("k")) == 2 })
+	leave()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first one got %v", err)
+	}
+	if err := winner.end(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the second one got %v, want the answer", err)
+	}
+}
+
 func TestRun_R05_ReplaysAreTheFirstAnswerByteForByte(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil, nil)
