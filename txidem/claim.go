@@ -23,8 +23,9 @@ type claim struct {
 	tx    pgx.Tx
 	token pgtype.UUID // names this attempt, in the transaction's settings and in the record
 
-	won    bool
-	record *record // nil if there is none
+	won         bool
+	record      *record // nil if there is none
+	synchronous bool    // commits wait for a standby, so a record that can be seen may not be durable yet
 
 	sent time.Time     // when turn 1 was sent: Postgres has been idle since then at the earliest
 	idle time.Duration // the longest time that the handler went without SQL
@@ -62,6 +63,9 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 		c.giveBack(ctx)
 		return nil, err
 	}
+	if c.decided(id.policy) && c.synchronous {
+		return c, c.confirm(ctx, id)
+	}
 	if !c.won || c.decided(id.policy) {
 		c.giveBack(ctx)
 	}
@@ -82,7 +86,7 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	lock := func() {
 		idle := strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)
 		b.Queue(s.sql.claim, id.LockKey(), c.token.String(), idle).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&c.won, nil, nil, nil)
+			return row.Scan(&c.won, nil, nil, nil, &c.synchronous)
 		})
 	}
 	if readsFreshSnapshots(id.policy.Isolation) {
@@ -102,6 +106,21 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 // decided reports whether the record that was read answers the call.
 func (c *claim) decided(policy Policy) bool {
 	return c.record != nil && (!c.record.expired || policy.OnExpired == Refuse)
+}
+
+// confirm ends the claim's transaction by a commit in place of a rollback, so that the record that was read is as durable
+// as an acknowledged commit before anyone is told of it (see Store.resolve).
+func (c *claim) confirm(ctx context.Context, id *identity) error {
+	defer c.giveBack(ctx)
+	ctx, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(sqlConfirm)
+	b.Queue("commit")
+	if err := c.conn.SendBatch(ctx, b).Close(); err != nil {
+		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
+	}
+	return nil
 }
 
 // undoTimeout bounds what is done for a call that is over: rolling back, or leaving the connection to die.

@@ -32,46 +32,6 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 	return outcome{raw: answer, finishedAt: rec.finishedAt}, nil
 }
 
-// settleError ends a call that did not succeed: failures are recorded, everything else is undone and leaves nothing
-// behind, unless the handler committed by itself. Then a failure is recorded in its place.
-func (s *Store) settleError(ctx context.Context, id *identity, c *claim, err error) (outcome, error) {
-	failure, failed := failureIn(err)
-	if !failed {
-		err = s.undo(ctx, c, err)
-	}
-	if failed {
-		out, recorded := s.settleFailure(ctx, id, c, failure, err)
-		if !errors.Is(recorded, ErrHandlerEndedTx) {
-			return out, recorded
-		}
-		err = recorded
-	}
-	if !errors.Is(err, ErrHandlerEndedTx) {
-		return outcome{}, err
-	}
-	failure = &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage}
-	return s.settleFailure(ctx, id, c, failure, fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure))
-}
-
-// undo rolls back, and returns err or, if the transaction was no longer the claim's, ErrHandlerEndedTx.
-func (s *Store) undo(ctx context.Context, c *claim, err error) error {
-	if c.status() != txOpen {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
-	b := &pgx.Batch{}
-	b.Queue(s.sql.guard)
-	b.Queue("rollback")
-	if isEscape(c.conn.SendBatch(ctx, b).Close()) {
-		return ErrHandlerEndedTx
-	}
-	return err
-}
-
-// isEscape reports whether a statement did not find the attempt's token: the transaction is another one.
-func isEscape(err error) bool { return hasCode(err, codeInvalidText, codeUndefinedObject) }
-
 // resolved finds out what became of a last round trip whose answer was lost. Others it leaves as they are.
 func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *record, err error) (*record, error) {
 	var lost *OutcomeUnknownError
@@ -79,28 +39,6 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 		return rec, err
 	}
 	return s.resolve(ctx, id, c, lost)
-}
-
-// CodeHandlerEndedTx is the code of the failure that is recorded for a call whose handler ended its transaction by raw
-// SQL. What it committed stays.
-const CodeHandlerEndedTx = "handler_ended_tx"
-
-// escapedMessage is what a retry hears of a call whose handler committed by itself.
-const escapedMessage = "the tool ended its own transaction, so it is not known what it did; " +
-	"do not repeat the call, ask the people who run this tool"
-
-// settleFailure records the failure; only then is it the answer.
-func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
-	raw, err := encodeFailure(failure)
-	if err != nil {
-		return outcome{}, err
-	}
-	rec, err := s.fail(ctx, id, c, raw)
-	if rec, err = s.resolved(ctx, id, c, rec, err); err != nil {
-		return outcome{}, err
-	}
-	s.waits.settle(id.ID, rec)
-	return outcome{raw: raw, finishedAt: rec.finishedAt}, cause
 }
 
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.

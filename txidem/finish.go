@@ -47,55 +47,6 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 	return nil, err // the server said no, so nothing is committed
 }
 
-// fail rolls back what the handler did and records its failure, in a transaction of its own. Between the two a rival
-// may take the call; then the rival's answer counts and this one is lost (R06).
-func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte) (*record, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
-	defer cancel()
-	defer id.event.commit(time.Now())
-
-	b := &pgx.Batch{}
-	guarded := false
-	switch c.status() {
-	case txAborted: // nothing but a ROLLBACK can be prepared here
-		if err := c.tx.Rollback(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		guarded = true
-	case txOpen:
-		b.Queue(s.sql.guard).Exec(func(pgconn.CommandTag) error { guarded = true; return nil })
-		b.Queue("rollback")
-	default:
-		guarded = true
-	}
-	rec := newRecord(id, c, stateFailed, answer)
-	stored := false
-	var commit pgconn.CommandTag
-	b.Queue("begin isolation level read committed read write")
-	s.queueForget(b, id, c)
-	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		c.token, rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, id.LockKey()).Query(func(rows pgx.Rows) error {
-		if stored = rows.Next(); stored {
-			return rows.Scan(&rec.finishedAt)
-		}
-		return rows.Err()
-	})
-	queueCommit(b, &commit)
-	err := c.conn.SendBatch(ctx, b).Close()
-
-	switch {
-	case err == nil && commit.String() == "COMMIT" && stored:
-		return rec, nil
-	case err == nil:
-		return nil, errLost
-	case !guarded && isEscape(err):
-		return nil, ErrHandlerEndedTx
-	case c.status() == txLost:
-		return nil, c.lost(id, err)
-	}
-	return nil, fmt.Errorf("%w: the failure %s could not be recorded: %w", ErrUnavailable, answer, err)
-}
-
 // lost says what is known when the connection broke in the last round trip.
 func (c *claim) lost(id *identity, err error) error {
 	switch sent := !pgconn.SafeToRetry(err); {

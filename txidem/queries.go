@@ -39,12 +39,14 @@ func queriesFor(schema string) queries {
 
 // sqlClaim takes the call's lock or fails at once, and leaves three settings in the transaction: the attempt's token,
 // which only this transaction can show when it writes the record, and two that make Postgres end the transaction of a
-// client that vanished. They are local, so they end with the transaction.
+// client that vanished. They are local, so they end with the transaction. The last column
+// says whether a commit that can be seen may still be waiting for a standby.
 const sqlClaim = `
 select pg_try_advisory_xact_lock($1::bigint),
        set_config('txonce.attempt', $2::text, true),
        set_config('idle_in_transaction_session_timeout', $3::text, true),
-       set_config('client_connection_check_interval', '1000', true)`
+       set_config('client_connection_check_interval', '1000', true),
+       current_setting('synchronous_standby_names') <> ''`
 
 // sqlGuard fails when this is not the transaction that the claim began. It stands in front of a rollback: what a handler
 // committed by itself and then regretted has escaped all the same.
@@ -110,7 +112,7 @@ select exists (select from pg_locks
                   and database = (select oid from pg_database where datname = current_database())
                   and classid = (($1::bigint >> 32) & 4294967295)::oid
                   and objid = ($1::bigint & 4294967295)::oid),
-       pg_is_in_recovery()`
+       pg_is_in_recovery(), current_setting('synchronous_standby_names') <> ''`
 
 // sqlForgetScoped removes a record on request.
 const sqlForgetScoped = `

@@ -67,10 +67,14 @@ func (s *Store) settled(ctx context.Context, conn *pgx.Conn, id *identity) (rec 
 	return rec, nil
 }
 
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
 // confirm makes sure that the record that can be seen is as durable as an acknowledged commit: under synchronous
 // replication, one whose wait was broken off is visible though no standby has it. A WAL record of our own, committed in
 // the same way, can only be acknowledged after it.
-func confirm(ctx context.Context, conn *pgx.Conn) error {
+func confirm(ctx context.Context, conn execer) error {
 	_, err := conn.Exec(ctx, sqlConfirm)
 	return err
 }

@@ -17,14 +17,14 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 	if err != nil {
 		return toolcall.Status{}, err
 	}
-	var running, standby bool
+	var running, standby, synchronous bool
 	var rec *record
 	// Locks first, record second: a call that commits in between is seen by the second statement. The other way round,
 	// and in one statement, thousands of calls that had committed looked as if they had never been (protocols.md). A
 	// transaction of its own, since the session's default might be one snapshot for both.
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")
-	b.Queue(sqlRunning, id.LockKey()).QueryRow(func(row pgx.Row) error { return row.Scan(&running, &standby) })
+	b.Queue(sqlRunning, id.LockKey()).QueryRow(func(row pgx.Row) error { return row.Scan(&running, &standby, &synchronous) })
 	b.Queue(s.sql.read, uuidOf(id), maxAnswer).Query(func(rows pgx.Rows) (err error) {
 		rec, err = readRecord(rows)
 		return err
@@ -35,6 +35,13 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 		return toolcall.Status{}, s.explain(ctx, err)
 	case standby:
 		return toolcall.Status{}, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: errStandby}
+	}
+	if rec != nil && synchronous {
+		limited, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
+		defer cancel()
+		if err := confirm(limited, s.pool); err != nil {
+			return toolcall.Status{}, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
+		}
 	}
 	return s.statusOf(ctx, id, rec, running)
 }
@@ -111,7 +118,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return gaveUp
 	}
 	switch {
-	case errors.Is(err, ErrServerTooOld):
+	case errors.Is(err, ErrServerTooOld), errors.Is(err, ErrOutcomeUnknown):
 		return err
 	case hasCode(err, codeUndefinedTable, codeUndefinedColumn):
 		return fmt.Errorf("%w (schema %q): %w", ErrNotMigrated, s.sql.schema, err)

@@ -2,7 +2,9 @@ package canonjson
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -61,7 +63,7 @@ func canonicalV1(raw []byte, rules *Rules) ([]byte, error) {
 }
 
 // roomSize is the length up to which a text needs no memory but the walker's own; a typical call has 300 bytes.
-const roomSize = 1024
+const roomSize = 512
 
 // walker goes through parsed text once and appends its canonical form to out.
 type walker struct {
@@ -81,6 +83,7 @@ type walker struct {
 // member is one member of an open object. Its text, with a comma behind it, is out[lo:hi], and its unescaped name is
 // names or text, from name to nameEnd. It has no pointers because sorting moves it about.
 type member struct {
+	prefix        uint64 // the first 8 bytes of the name, which decide most comparisons
 	lo, hi        int32
 	name, nameEnd int32
 	escaped       bool
@@ -130,7 +133,7 @@ func (w *walker) object(at span) error {
 			return err
 		}
 		if int(m.lo) < len(w.out) { // nothing is left of an ignored member
-			if n := len(w.members); n > base && bytes.Compare(w.nameOf(w.members[n-1]), w.nameOf(m)) > 0 {
+			if n := len(w.members); n > base && w.compare(w.members[n-1], m) > 0 {
 				sorted = false
 			}
 			w.members = append(w.members, m)
@@ -153,6 +156,7 @@ func (w *walker) member(at span) (member, error) {
 		w.names, _ = jsontext.AppendUnquote(w.names, quoted) // cannot fail: jsontext wrote it
 		m.nameEnd = int32(len(w.names))
 	}
+	m.prefix = prefix(w.nameOf(m))
 	w.out = append(append(w.out, quoted...), ':')
 	w.pos++ // the colon
 	next := w.follow(at, w.nameOf(m))
@@ -216,16 +220,31 @@ func (w *walker) close(body int, delim byte) {
 	w.out = append(w.out, delim)
 }
 
-// sort brings the members of the innermost object, whose text is out[body:], into the order of their names. UTF-8
-// compares bytewise in the order of code points.
+// sort brings the members of the innermost object, whose text is out[body:], into the order of their names.
 func (w *walker) sort(base, body int) {
 	members := w.members[base:]
-	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(w.nameOf(a), w.nameOf(b)) })
+	slices.SortFunc(members, w.compare)
 	w.scratch = w.scratch[:0]
 	for _, m := range members {
 		w.scratch = append(w.scratch, w.out[m.lo:m.hi]...)
 	}
 	copy(w.out[body:], w.scratch)
+}
+
+// compare orders members by name. UTF-8 compares bytewise in the order of code points.
+func (w *walker) compare(a, b member) int {
+	if a.prefix != b.prefix {
+		return cmp.Compare(a.prefix, b.prefix)
+	}
+	return bytes.Compare(w.nameOf(a), w.nameOf(b))
+}
+
+// prefix returns the first 8 bytes of a name. A shorter one is padded with zeros, which may make it equal to a name
+// that continues with U+0000, but never puts it on the wrong side of another.
+func prefix(name []byte) uint64 {
+	var first [8]byte
+	copy(first[:], name)
+	return binary.BigEndian.Uint64(first[:])
 }
 
 func (w *walker) string(at span) {

@@ -37,6 +37,7 @@ var goldens = []struct{ raw, canon string }{
 	{`[1, [2.0, "x"], {}]`, `[1,[2,"x"],{}]`},
 	{`{"b":{"d":1,"c":2},"a":[{"z":0,"y":null}]}`, `{"a":[{"y":null,"z":0}],"b":{"c":2,"d":1}}`},
 	{`{"a":1,"B":2,"":3,"aa":4,"A":5,"a ":6}`, `{"":3,"A":5,"B":2,"a":1,"a ":6,"aa":4}`},
+	{`{"abcdefghij":1,"a\u0000b":2,"abcdefgh":3,"a":4,"abcdefghi":5,"a\u0000":6}`, `{"a":4,"a\u0000":6,"a\u0000b":2,"abcdefgh":3,"abcdefghi":5,"abcdefghij":1}`},
 	{`{"\uffee":1,"\ud83d\ude00":2,"z":3}`, "{\"z\":3,\"\uffee\":1,\"\U0001f600\":2}"}, // UTF-16 order would differ
 	{`{"a\u0062":1,"\u0061a":2,"a\"":3,"a!":4,"a\n":5}`, `{"a\n":5,"a!":4,"a\"":3,"aa":2,"ab":1}`},
 	{`"\u0041\/\u00e9\u2028\u003c>&"`, "\"A/é\u2028<>&\""},
@@ -288,9 +289,9 @@ func TestSum_K04_MemoryIsLinear(t *testing.T) { // not parallel: it reads the co
 	}
 	rules := mustCompile(t, Spec{Ignore: []string{"/x/*/y"}, Round: map[string]Unit{"/*/*": "7"}})
 	for name, raw := range map[string]string{
-		"numbers":  `{"x":[` + strings.Repeat(`10,`, MaxSize/3-10) + `0]}`,
-		"objects":  `{"x":[` + strings.Repeat(`{"y":0,"a":0},`, MaxSize/14-10) + `0]}`,
-		"rounding": `{"x":[` + strings.Repeat(`1e39,`, MaxSize/5-10) + `0]}`,
+		"numbers":  `{"x":[` + strings.Repeat(`10,`, 100_000) + `0]}`,
+		"objects":  `{"x":[` + strings.Repeat(`{"y":0,"a":0},`, 30_000) + `0]}`,
+		"rounding": `{"x":[` + strings.Repeat(`1e39,`, 60_000) + `0]}`,
 	} {
 		bound := uint64(16 * len(raw))
 		if name == "rounding" { // each of these is written out, and the output grows step by step

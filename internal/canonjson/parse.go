@@ -32,8 +32,8 @@ func parse(dst, raw []byte) ([]byte, error) {
 	return text, nil
 }
 
-// explain says why jsontext refused raw. It reads raw once more, token by token, because only that tells a value that
-// is followed by more from a value that is broken.
+// explain says why jsontext refused raw. It reads raw once more, with a decoder, because only that tells a value that is
+// followed by more from a value that is broken.
 func explain(raw []byte) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if _, err := d.ReadValue(); err != nil {

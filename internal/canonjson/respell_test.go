@@ -64,7 +64,7 @@ func genValue(t *rapid.T, depth int) value {
 
 func genString(t *rapid.T) string {
 	r := rapid.SampledFrom([]rune("abAB/\\\"\b\f\n\r\t\x00\x1f\x7f <>&é\u0301\u2028\ufffd\uffee\U0001f600"))
-	return rapid.StringOfN(r, 0, 5, -1).Draw(t, "string")
+	return rapid.StringOfN(r, 0, 10, -1).Draw(t, "string")
 }
 
 func genNumber(t *rapid.T) *number {

@@ -531,6 +531,23 @@ func TestCall_DefaultsOfTheSchemaReachTheHandler(t *testing.T) {
 	}
 }
 
+func TestCall_NamesAreMatchedAsTheSchemaMatchesThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	var got refund
+	b.handle = func(_ context.Context, _ pgx.Tx, in refund) (receipt, error) {
+		got = in
+		return receipt{}, nil
+	}
+	mcpidem.AddTool(b.idem, &mcp.Tool{Name: "lax", InputSchema: json.RawMessage(`{"type":"object","properties":{"cents":{"type":"integer","maximum":10}}}`)}, b.refund)
+	if _, err := b.connect().CallTool(t.Context(), &mcp.CallToolParams{Name: "lax", Arguments: json.RawMessage(`{"order":"A","cents":1,"CENTS":1000}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if got.Cents != 1 {
+		t.Errorf("cents arrived as %d: past the schema", got.Cents)
+	}
+}
+
 func TestCall_M01_ReplayIsNotValidatedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, mcpidem.ScopeIs("agent"), nil)

@@ -1,0 +1,170 @@
+package txidem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// CodeHandlerEndedTx is the code of the failure that is recorded for a call whose handler ended its transaction by raw
+// SQL. What it committed stays.
+const CodeHandlerEndedTx = "handler_ended_tx"
+
+// escapedMessage is what a retry hears of a call whose handler committed by itself.
+const escapedMessage = "the tool ended its own transaction, so it is not known what it did; " +
+	"do not repeat the call, ask the people who run this tool"
+
+// settleError ends a call that did not succeed: failures are recorded, everything else is undone and leaves nothing
+// behind, unless the handler committed by itself. Then a failure is recorded in its place.
+func (s *Store) settleError(ctx context.Context, id *identity, c *claim, err error) (outcome, error) {
+	if failure, failed := failureIn(err); failed {
+		var out outcome
+		if out, err = s.settleFailure(ctx, id, c, failure, err); !errors.Is(err, ErrHandlerEndedTx) {
+			return out, err
+		}
+	} else {
+		err = s.undo(ctx, c, err)
+	}
+	if errors.Is(err, ErrHandlerEndedTx) {
+		return s.settleEscape(ctx, id, c)
+	}
+	return outcome{}, err
+}
+
+// settleFailure records the failure; only then is it the answer.
+func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
+	raw, err := encodeFailure(failure)
+	if err != nil {
+		return outcome{}, err
+	}
+	rec, err := s.fail(ctx, id, c, raw)
+	if rec, err = s.resolved(ctx, id, c, rec, err); err != nil {
+		return outcome{}, err
+	}
+	s.waits.settle(id.ID, rec)
+	return outcome{raw: raw, finishedAt: rec.finishedAt}, cause
+}
+
+// settleEscape records that the handler committed by itself, so that a retry does not repeat what it did. Whatever
+// becomes of the record, this call must not run the handler again: the error is never one that goes round.
+func (s *Store) settleEscape(ctx context.Context, id *identity, c *claim) (outcome, error) {
+	failure := &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage}
+	cause := fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure)
+	out, err := s.settleFailure(ctx, id, c, failure, cause)
+	if !errors.Is(err, ErrHandlerEndedTx) { // the connection broke here of all places: once more over another one
+		out, err = s.failAgain(ctx, id, c, failure, cause)
+	}
+	if !errors.Is(err, ErrHandlerEndedTx) {
+		s.log.ErrorContext(ctx, "txidem: a handler ended its own transaction and that could not be recorded: a retry will run it again",
+			"tool", id.tool, "call", id.ID, "error", err)
+		return outcome{}, ErrHandlerEndedTx
+	}
+	return out, err
+}
+
+// undo rolls back, and returns err or, if the transaction was no longer the claim's, ErrHandlerEndedTx.
+func (s *Store) undo(ctx context.Context, c *claim, err error) error {
+	if c.status() != txOpen {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(s.sql.guard)
+	b.Queue("rollback")
+	if isEscape(c.conn.SendBatch(ctx, b).Close()) {
+		return ErrHandlerEndedTx
+	}
+	return err
+}
+
+// isEscape reports whether a statement did not find the attempt's token: the transaction is another one.
+func isEscape(err error) bool { return hasCode(err, codeInvalidText, codeUndefinedObject) }
+
+// fail rolls back what the handler did and records its failure, in a transaction of its own. Between the two a rival
+// may take the call; then the rival's answer counts and this one is lost (R06).
+func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte) (*record, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
+	defer cancel()
+	defer id.event.commit(time.Now())
+
+	b, guarded := &pgx.Batch{}, true
+	switch c.status() {
+	case txAborted: // nothing but a ROLLBACK can be prepared here
+		if err := c.tx.Rollback(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	case txOpen:
+		guarded = false
+		b.Queue(s.sql.guard).Exec(func(pgconn.CommandTag) error { guarded = true; return nil })
+		b.Queue("rollback")
+	}
+	rec, err := s.sendFailure(ctx, c.conn, b, id, c, answer)
+	switch {
+	case err == nil || errors.Is(err, errLost):
+		return rec, err
+	case !guarded && isEscape(err):
+		return nil, ErrHandlerEndedTx
+	case c.status() == txLost:
+		return nil, c.lost(id, err)
+	}
+	return nil, fmt.Errorf("%w: the failure %s could not be recorded: %w", ErrUnavailable, answer, err)
+}
+
+// failAgain records the failure over a reserved connection.
+func (s *Store) failAgain(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
+	defer cancel()
+	raw, err := encodeFailure(failure)
+	if err != nil {
+		return outcome{}, err
+	}
+	var rec *record
+	err = s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
+		if rec, err = s.settled(ctx, conn, id); err != nil || rec != nil && rec.attempt == c.token {
+			return err
+		}
+		rec, err = s.sendFailure(ctx, conn, &pgx.Batch{}, id, c, raw)
+		return err
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	s.waits.settle(id.ID, rec)
+	return outcome{raw: raw, finishedAt: rec.finishedAt}, cause
+}
+
+// sender is a connection, or what stands for it.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// sendFailure sends what is on b and, behind it, the transaction that records the failure.
+func (s *Store) sendFailure(ctx context.Context, conn sender, b *pgx.Batch, id *identity, c *claim, answer []byte) (*record, error) {
+	rec := newRecord(id, c, stateFailed, answer)
+	stored := false
+	var commit pgconn.CommandTag
+	b.Queue("begin isolation level read committed read write")
+	s.queueForget(b, id, c)
+	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
+		c.token, rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, id.LockKey()).Query(func(rows pgx.Rows) error {
+		if stored = rows.Next(); stored {
+			return rows.Scan(&rec.finishedAt)
+		}
+		return rows.Err()
+	})
+	queueCommit(b, &commit)
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	if !stored || commit.String() != "COMMIT" {
+		return nil, errLost
+	}
+	return rec, nil
+}
