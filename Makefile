@@ -31,6 +31,12 @@ crash: ## Kill processes at every step of a call, N=300 times, and count effects
 	@$(GO) build -o $(BIN)/crash ./integration/crash
 	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
+.PHONY: bench
+bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about three minutes)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench
+
 .PHONY: which-pg
 which-pg: ## Say which Postgres tests and demos would use
 	@$(GO) run ./internal/devpg/withpg
