@@ -43,12 +43,15 @@ var (
 	ErrRecord = errors.New("txidem: the stored record does not fit the call")
 )
 
-// The handler did something that cannot be protected. Its effects inside tx were rolled back.
+// The handler did something that cannot be protected. What it wrote through tx was rolled back, but for what is said at
+// ErrHandlerEndedTx and ErrTxOver.
 var (
-	// ErrHandlerEndedTx is returned when the handler ended the transaction that it was given. Commit and Rollback of
-	// the handler's tx return it and do nothing else. Raw SQL (COMMIT, ROLLBACK) is found out at the end of the call:
-	// what it committed stays, so the identity is recorded as failed and a retry does not repeat it.
-	ErrHandlerEndedTx = errors.New("txidem: the handler ended its transaction; return nil to commit or an error to roll back")
+	// ErrHandlerEndedTx is returned when the handler ended its transaction by raw SQL (COMMIT, ROLLBACK). What it
+	// committed stays, so a failure is recorded in place of an answer and a retry does not repeat it.
+	ErrHandlerEndedTx = errors.New("txidem: the handler ended its transaction by SQL; return nil to commit or an error to roll back")
+	// ErrTxManaged is returned by Commit and Rollback of the handler's tx, which do nothing else: Run commits when the
+	// handler returns nil, and rolls back when it returns an error. So a deferred Rollback is harmless.
+	ErrTxManaged = errors.New("txidem: Run ends the handler's tx; return nil to commit or an error to roll back")
 	// ErrTxAborted is returned when an SQL statement of the handler failed and the handler returned no error: Postgres
 	// would answer COMMIT with a rollback.
 	ErrTxAborted = errors.New("txidem: a statement of the handler failed and the handler returned no error; return the error")
@@ -57,7 +60,7 @@ var (
 	// ErrIdleTooLong is returned when the handler thought for longer than Policy.IdleInTx without SQL: Postgres ended
 	// the transaction, so that a vanished client cannot hold its claim. Slow work belongs outside the transaction.
 	ErrIdleTooLong = errors.New("txidem: the handler was idle in its transaction for longer than Policy.IdleInTx")
-	// ErrTxOver is returned by the handler's tx when it is used after the handler has returned.
+	// ErrTxOver is returned by the handler's tx when it is used after the handler has returned. It has no other effect.
 	ErrTxOver = errors.New("txidem: the handler has returned; its tx cannot be used any more")
 	// ErrAnswer is returned when the handler's result cannot be encoded as JSON.
 	ErrAnswer = errors.New("txidem: the handler's result cannot be encoded")
@@ -72,6 +75,9 @@ var (
 	// ErrOutcomeUnknown is returned when the answer to COMMIT was lost: the call may have succeeded or not. Repeat it
 	// with the same key: if it committed, its answer is replayed. It is always an [*OutcomeUnknownError].
 	ErrOutcomeUnknown = errors.New("txidem: the outcome is unknown")
+	// ErrPermission is returned when the role lacks a privilege on the table. The grants are in the documentation of
+	// package migrations.
+	ErrPermission = errors.New("txidem: the role lacks a privilege; see the grants in the documentation of package migrations")
 	// ErrNotMigrated is returned when the table is missing or has another shape.
 	ErrNotMigrated = errors.New("txidem: the schema is not migrated; run migrations.Up first")
 	// ErrServerTooOld is returned when the server is older than PostgreSQL 14.
@@ -109,7 +115,7 @@ func (e *KeyReusedError) Error() string {
 // Is makes errors.Is(err, ErrKeyReused) true.
 func (e *KeyReusedError) Is(target error) bool { return target == ErrKeyReused }
 
-// ExpiredError says that the call ended before its retention did.
+// ExpiredError says that the call was done and its answer is no longer kept.
 type ExpiredError struct {
 	ID         toolcall.ID
 	Tool       string
@@ -166,8 +172,8 @@ func Retryable(err error) bool {
 		return false
 	}
 	for _, final := range [...]error{
-		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxAborted,
-		ErrTxOver, ErrAnswer, ErrAnswerTooLarge, ErrNotMigrated, ErrServerTooOld,
+		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted,
+		ErrTxOver, ErrHandlerPanicked, ErrIdleTooLong, ErrAnswer, ErrAnswerTooLarge, ErrPermission, ErrNotMigrated, ErrServerTooOld,
 	} {
 		if errors.Is(err, final) {
 			return false
@@ -186,6 +192,7 @@ const (
 	codeUndefinedObject   = "42704"
 	codeInvalidText       = "22P02"
 	codeIdleInTxTimeout   = "25P03"
+	codePrivilege         = "42501"
 	severityOfPlainErrors = "ERROR"
 )
 

@@ -74,7 +74,7 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 func (c *claim) check(err error, policy Policy) error {
 	switch c.status() {
 	case txNone: // COMMIT or ROLLBACK by raw SQL, perhaps followed by an error
-		return ErrHandlerEndedTx
+		return errEscaped
 	case txLost:
 		if err == nil {
 			err = fmt.Errorf("%w: the connection was lost while the handler ran", ErrUnavailable)

@@ -25,13 +25,13 @@ const escapedMessage = "the tool ended its own transaction, so it is not known w
 func (s *Store) settleError(ctx context.Context, id *identity, c *claim, err error) (outcome, error) {
 	if failure, failed := failureIn(err); failed {
 		var out outcome
-		if out, err = s.settleFailure(ctx, id, c, failure, err); !errors.Is(err, ErrHandlerEndedTx) {
+		if out, err = s.settleFailure(ctx, id, c, failure, err); !errors.Is(err, errEscaped) {
 			return out, err
 		}
 	} else {
 		err = s.undo(ctx, c, err)
 	}
-	if errors.Is(err, ErrHandlerEndedTx) {
+	if errors.Is(err, errEscaped) {
 		return s.settleEscape(ctx, id, c)
 	}
 	return outcome{}, err
@@ -68,7 +68,7 @@ func (s *Store) settleEscape(ctx context.Context, id *identity, c *claim) (outco
 	return out, err
 }
 
-// undo rolls back, and returns err or, if the transaction was no longer the claim's, ErrHandlerEndedTx.
+// undo rolls back, and returns err or, if the transaction was no longer the claim's, errEscaped.
 func (s *Store) undo(ctx context.Context, c *claim, err error) error {
 	if c.status() != txOpen {
 		return err
@@ -79,10 +79,14 @@ func (s *Store) undo(ctx context.Context, c *claim, err error) error {
 	b.Queue(s.sql.guard)
 	b.Queue("rollback")
 	if isEscape(c.conn.SendBatch(ctx, b).Close()) {
-		return ErrHandlerEndedTx
+		return errEscaped
 	}
 	return err
 }
+
+// errEscaped says that the transaction at the end of the handler is not the claim's: the handler ended that by itself.
+// It never leaves the package, so no handler can return it.
+var errEscaped = errors.New("txidem: the transaction is another one")
 
 // isEscape reports whether a statement did not find the attempt's token: the transaction is another one.
 func isEscape(err error) bool { return hasCode(err, codeInvalidText, codeUndefinedObject) }
@@ -110,7 +114,7 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 	case err == nil || errors.Is(err, errLost):
 		return rec, err
 	case !guarded && isEscape(err):
-		return nil, ErrHandlerEndedTx
+		return nil, errEscaped
 	case c.status() == txLost:
 		return nil, c.lost(id, err)
 	}

@@ -38,7 +38,9 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 	case s.isRival(ours):
 		return nil, errLost
 	case isEscape(ours):
-		return nil, ErrHandlerEndedTx
+		return nil, errEscaped
+	case hasCode(ours, codePrivilege):
+		return nil, s.explain(ctx, err)
 	case err == nil: // COMMIT was answered with ROLLBACK
 		return nil, ErrTxAborted
 	case c.status() == txLost:

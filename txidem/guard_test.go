@@ -36,11 +36,11 @@ func TestRun_R10_BadHandlersGetNamedErrorsAndNoEffect(t *testing.T) {
 		"Commit through the wrapper": {func(ctx context.Context, tx pgx.Tx) (string, error) {
 			_ = write(ctx, tx, "k")
 			return "", tx.Commit(ctx)
-		}, ErrHandlerEndedTx},
+		}, ErrTxManaged},
 		"Rollback through the wrapper": {func(ctx context.Context, tx pgx.Tx) (string, error) {
 			_ = write(ctx, tx, "k")
 			return "", tx.Rollback(ctx)
-		}, ErrHandlerEndedTx},
+		}, ErrTxManaged},
 	} {
 		t.Run(name(label), func(t *testing.T) {
 			t.Parallel()
@@ -49,8 +49,8 @@ func TestRun_R10_BadHandlersGetNamedErrorsAndNoEffect(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if e := f.effects("k"); e != 0 {
-				t.Errorf("%d effects", e)
+			if e, r := f.effects("k"), f.records(); e != 0 || r != 0 {
+				t.Errorf("%d effects, %d records: the key is not free", e, r)
 			}
 			f.idle()
 			if _, err := f.pool.Exec(t.Context(), `select 1`); err != nil {
@@ -166,6 +166,26 @@ func escapes(t *testing.T, statements []string, end func() (string, error)) {
 		t.Errorf("runs = %d, effects %d then %d; want one run", runs, escaped, e)
 	}
 	f.idle()
+}
+
+func TestRun_R10_DeferredRollbackIsHarmless(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	if _, err := Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+		defer func() { _ = tx.Rollback(ctx) }()
+		return "", write(ctx, tx, "k")
+	}); err != nil || f.effects("k") != 1 {
+		t.Errorf("%v, %d effects", err, f.effects("k"))
+	}
+}
+
+func TestRun_R10_ErrorOfAnotherCallIsNoEscape(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	_, err := Run(t.Context(), f.store, request("k"), func(context.Context, pgx.Tx) (string, error) { return "", ErrHandlerEndedTx })
+	if !errors.Is(err, ErrHandlerEndedTx) || f.records() != 0 {
+		t.Errorf("%v, %d records; want the error and a free key", err, f.records())
+	}
 }
 
 func TestRun_R10_NestedCallIsRefused(t *testing.T) {

@@ -91,6 +91,22 @@ func TestRun_MissingMigrationNamesTheRemedy(t *testing.T) {
 	f.idle()
 }
 
+func TestRun_D08_MissingGrantNamesTheRemedy(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	owner := ""
+	if err := f.pool.QueryRow(t.Context(), `select current_user`).Scan(&owner); err != nil {
+		t.Fatal(err)
+	}
+	for _, privilege := range []string{"insert", "select"} {
+		f.exec(`revoke ` + privilege + ` on txonce.call from ` + owner)
+		_, err := Run(t.Context(), f.store, request("k"), writes("k"))
+		if !errors.Is(err, ErrPermission) || Retryable(err) || f.effects("k") != 0 {
+			t.Errorf("without %s: %v, %d effects", privilege, err, f.effects("k"))
+		}
+	}
+}
+
 func TestRun_ServerTooOldSaysWhichIsNeeded(t *testing.T) {
 	t.Parallel()
 	store, err := New(dbtest.PoolAt(t, "postgres://u@"+serverOfVersion(t, "13.4 (Debian 13.4-1)")+"/d?sslmode=disable", nil), nil)

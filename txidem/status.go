@@ -120,6 +120,8 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrServerTooOld), errors.Is(err, ErrOutcomeUnknown):
 		return err
+	case hasCode(err, codePrivilege):
+		return fmt.Errorf("%w (schema %q): %w", ErrPermission, s.sql.schema, err)
 	case hasCode(err, codeUndefinedTable, codeUndefinedColumn):
 		return fmt.Errorf("%w (schema %q): %w", ErrNotMigrated, s.sql.schema, err)
 	}

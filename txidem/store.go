@@ -15,7 +15,7 @@ import (
 
 // Config is what a [Store] can be told.
 type Config struct {
-	// Schema is the Postgres schema that migrations.Up filled. Defaults to "txonce".
+	// Schema is the Postgres schema that migrations.Up filled, at most 46 bytes. Defaults to "txonce".
 	Schema string
 
 	// Authorize is asked before a recorded answer or failure is given again, and before Status tells of it: a caller may
@@ -65,7 +65,7 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	}
 	schema := first(cfg.Schema, "txonce")
 	if !schemaName.MatchString(schema) {
-		return nil, fmt.Errorf("txidem: Config.Schema is %q; use lower-case letters, digits and underscores, at most 40", schema)
+		return nil, fmt.Errorf("txidem: Config.Schema is %q; use lower-case letters, digits and underscores, at most 46 bytes", schema)
 	}
 	policy := cfg.Policy.over(defaultPolicy())
 	if err := policy.validate(); err != nil {
@@ -88,4 +88,4 @@ func (s *Store) PolicyFor(p *Policy) (Policy, error) {
 	return policy, policy.validate()
 }
 
-var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,45}$`)

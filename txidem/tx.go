@@ -38,8 +38,8 @@ func (i *idleTime) end() {
 	}
 }
 
-func (tx *handlerTx) Commit(context.Context) error   { return ErrHandlerEndedTx }
-func (tx *handlerTx) Rollback(context.Context) error { return ErrHandlerEndedTx }
+func (tx *handlerTx) Commit(context.Context) error   { return ErrTxManaged }
+func (tx *handlerTx) Rollback(context.Context) error { return ErrTxManaged }
 
 func (tx *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	done, err := tx.use()

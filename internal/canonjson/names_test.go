@@ -114,12 +114,33 @@ type (
 func TestRulesFor_K05_NamesAreThoseOfEncodingJSON(t *testing.T) {
 	t.Parallel()
 	same := reflect.StructOf([]reflect.StructField{ // go vet refuses this one as source
-		{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"same"`}, {Name: "B", Type: reflect.TypeFor[int](), Tag: `json:"same"`},
+		{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"same"`},
+		{Name: "B", Type: reflect.TypeFor[int](), Tag: `json:"same"`},
 		{Name: "C", Type: reflect.TypeFor[int]()},
 	})
 	for _, v := range []any{
-		reflect.Zero(same).Interface(), zoo{C: 1, D: 1}, Base{}, Loop{}, embeds1{}, embeds2{&Base{}}, embeds3{}, embeds4{}, embeds5{}, embeds6{}, embeds7{}, embeds8{},
-		embeds9{&private{}}, embedsA{}, embedsB{}, embedsC{}, embedsD{}, embedsE{}, embedsF{}, embedsG{}, embedsH{}, embedsI{},
+		reflect.Zero(same).Interface(),
+		zoo{C: 1, D: 1},
+		Base{},
+		Loop{},
+		embeds1{},
+		embeds2{&Base{}},
+		embeds3{},
+		embeds4{},
+		embeds5{},
+		embeds6{},
+		embeds7{},
+		embeds8{},
+		embeds9{&private{}},
+		embedsA{},
+		embedsB{},
+		embedsC{},
+		embedsD{},
+		embedsE{},
+		embedsF{},
+		embedsG{},
+		embedsH{},
+		embedsI{},
 	} {
 		out, err := json.Marshal(v)
 		if err != nil {

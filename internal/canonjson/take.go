@@ -9,9 +9,10 @@ import (
 
 // TakeString takes a member off the top level of an object: an adapter's reserved argument, which neither the handler
 // nor the fingerprint may see. It returns the member's string and the object without it, all other members byte for
-// byte as they came. If there is no such member, rest is raw itself. Names are compared after unescaping.
+// byte as they came. If there is no such member, rest is raw itself; a member that is null is taken off and counts as not
+// found, for some clients send null for what they leave out. Names are compared after unescaping.
 //
-// The errors are ErrNotObject, ErrNotString (null is not a string) and those of Sum that concern the whole text;
+// The errors are ErrNotObject, ErrNotString and those of Sum that concern the whole text;
 // nesting and the range of numbers are left to Sum.
 func TakeString(raw []byte, name string) (value string, found bool, rest []byte, err error) {
 	if len(raw) > MaxSize {
@@ -31,15 +32,20 @@ func TakeString(raw []byte, name string) (value string, found bool, rest []byte,
 	if quoted == nil {
 		return "", false, raw, nil
 	}
-	if quoted.Kind() != jsontext.KindString {
+	rest = append(make([]byte, 0, len(raw)-(cut.hi-cut.lo)), raw[:cut.lo]...)
+	rest = append(rest, raw[cut.hi:]...)
+	switch quoted.Kind() {
+	case jsontext.KindNull:
+		return "", false, rest, nil
+	case jsontext.KindString:
+		text, err := jsontext.AppendUnquote(nil, quoted)
+		if err != nil {
+			return "", false, nil, ErrSyntax
+		}
+		return string(text), true, rest, nil
+	default:
 		return "", false, nil, under(ErrNotString, []byte(name))
 	}
-	text, err := jsontext.AppendUnquote(nil, quoted)
-	if err != nil {
-		return "", false, nil, ErrSyntax
-	}
-	rest = append(make([]byte, 0, len(raw)-(cut.hi-cut.lo)), raw[:cut.lo]...)
-	return string(text), true, append(rest, raw[cut.hi:]...), nil
 }
 
 // findMember reads the rest of an object, to its end, so that a duplicate or an error behind the member is found too.

@@ -30,64 +30,92 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHa
 	scope, err := d.adapter.scope(ctx, req)
 	if err != nil {
 		d.adapter.log.ErrorContext(ctx, "mcpidem: a call was refused because its caller is not known", "tool", d.name, "error", err)
-		return refused(codeNoCaller, "This server cannot tell who is calling, so it did nothing. Do not repeat the call; the people who run this server have to set up who may call it."), nil
+		return refused(statusNoCaller, noCallerText), nil
 	}
-	key, args, problem := d.keyAndArguments(req)
-	if problem != "" {
-		return refused(codeBadKey, problem+" Nothing was done."), nil
+	key, origin, args, problem := d.keyAndArguments(req)
+	if problem != nil {
+		return problem.result(nil), nil
 	}
 	request := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
 	result, err := txidem.Run(ctx, d.adapter.store, request, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 		return h(ctx, tx, args)
 	})
 	if err != nil {
-		return d.failed(ctx, result, err)
+		return d.failed(ctx, result, origin, err)
 	}
 	return succeeded(result), nil
 }
 
-// keyAndArguments finds the caller's key, if there is one, and returns the arguments without it. A problem is in the
-// model's words.
-func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, args json.RawMessage, problem string) {
+// keyOrigin says who chose the key, and so who can choose another one.
+type keyOrigin int
+
+const (
+	fromArguments keyOrigin = iota // nobody: it is their hash
+	fromModel
+	fromHarness
+)
+
+// newIntent tells the model how to say that it means something new.
+func (o keyOrigin) newIntent() string {
+	switch o {
+	case fromModel:
+		return "For a new intent, call again with a new idempotency_key."
+	case fromHarness:
+		return "For a new intent, the program that calls this tool must choose a new idempotency key: it was set outside of your arguments."
+	default:
+		return "For a new intent, call again with other arguments."
+	}
+}
+
+// keyAndArguments finds the caller's key, if there is one, and returns the arguments without it. A null stands for what
+// is absent, as some clients send it.
+func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, origin keyOrigin, args json.RawMessage, problem *refusal) {
+	bad := func(status, text string) (string, keyOrigin, json.RawMessage, *refusal) {
+		return "", 0, nil, &refusal{Status: status, Message: text + " Nothing was done."}
+	}
 	args = req.Params.Arguments
-	if len(args) == 0 {
+	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
 	if d.cfg.Key != KeyOff {
 		given, found, rest, err := canonjson.TakeString(args, keyArgument)
 		switch {
+		case errors.Is(err, canonjson.ErrNotString):
+			return bad(statusBadKey, "The argument idempotency_key is not a string: give a key of 1 to 255 characters, or leave it out.")
 		case err != nil:
-			return "", nil, fmt.Sprintf("The arguments cannot be read: %v.", err)
+			return bad(statusBadArgs, fmt.Sprintf("The arguments cannot be read: %s.", plain(err)))
 		case found && given == "":
-			return "", nil, "The argument idempotency_key is empty: give a key of 1 to 255 characters, the same one each time you repeat this call, or leave it out."
+			return bad(statusBadKey, "The argument idempotency_key is empty: give a key of 1 to 255 characters, the same one each time you repeat this call, or leave it out.")
 		}
-		key, args = given, rest
+		if args = rest; found {
+			key, origin = given, fromModel
+		}
 	}
 	if req.Extra != nil {
 		if header := req.Extra.Header.Get(HeaderKey); header != "" {
-			key = header
+			key, origin = header, fromHarness
 		}
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
 		text, ok := meta.(string)
 		if !ok || text == "" {
-			return "", nil, fmt.Sprintf("_meta[%q] must be a string of 1 to 255 characters.", MetaKey)
+			return bad(statusBadKey, fmt.Sprintf("_meta[%q] must be a string of 1 to 255 characters.", MetaKey))
 		}
-		key = text
+		key, origin = text, fromHarness
 	}
 	if key == "" && d.cfg.Key == KeyRequired {
-		return "", nil, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call."
+		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
-	return key, args, ""
+	return key, origin, args, nil
 }
 
 // failed says in the model's words what err means. A protocol error that the handler made stays one.
-func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMessage], err error) (*mcp.CallToolResult, error) {
+func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMessage], origin keyOrigin, err error) (*mcp.CallToolResult, error) {
 	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // as the SDK does: a wrapped one is the tool's own
 		return nil, wire
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, err // nobody is left to read a result
 	}
-	return d.explain(ctx, result, err), nil
+	return d.explain(ctx, result, origin, err), nil
 }

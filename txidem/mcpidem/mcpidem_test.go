@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -238,6 +239,7 @@ func TestAddTool_K02_BadKeysAreExplained(t *testing.T) {
 	for label, r := range map[string]*mcp.CallToolResult{
 		"missing":     b.call(s, `{"order":"A","cents":1}`, ""),
 		"empty":       b.call(s, `{"order":"A","cents":1,"idempotency_key":""}`, ""),
+		"null":        b.call(s, `{"order":"A","cents":1,"idempotency_key":null}`, ""),
 		"too long":    b.call(s, `{"order":"A","cents":1}`, strings.Repeat("k", 256)),
 		"not a text":  b.call(s, `{"order":"A","cents":1,"idempotency_key":7}`, ""),
 		"unprintable": b.call(s, `{"order":"A","cents":1}`, "a\nb"),
@@ -258,9 +260,9 @@ func TestAddTool_M01_SchemaAndDescription(t *testing.T) {
 		argument bool
 		says     string
 	}{
-		{mcpidem.KeyOptional, true, "for 24 hours when its idempotency_key is the same, or for 10 minutes when it has none"},
-		{mcpidem.KeyRequired, true, "when its idempotency_key is the same, for 24 hours"},
-		{mcpidem.KeyOff, false, "when its arguments are the same, for 10 minutes"},
+		{mcpidem.KeyOptional, true, "for 24 hours when their idempotency_key is the same, or for 10 minutes when they have none"},
+		{mcpidem.KeyRequired, true, "for 24 hours when their idempotency_key is the same. Give"},
+		{mcpidem.KeyOff, false, "for 10 minutes when their arguments are the same."},
 	} {
 		b := setup(t, mcpidem.ScopeIs("agent"), &mcpidem.ToolConfig{Key: c.key})
 		list, err := b.connect().ListTools(t.Context(), nil)
@@ -278,6 +280,50 @@ func TestAddTool_M01_SchemaAndDescription(t *testing.T) {
 		if tool.OutputSchema == nil {
 			t.Errorf("key %v: no output schema", c.key)
 		}
+	}
+}
+
+func TestAddTool_NullStandsForAbsent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	mcpidem.AddTool(b.idem, &mcp.Tool{Name: "ping"}, func(context.Context, pgx.Tx, struct{}) (receipt, error) { return receipt{}, nil })
+	s := b.connect()
+	first := b.call(s, `{"order":"A","cents":1,"idempotency_key":null}`, "")
+	if again := b.call(s, `{"order":"A","cents":1}`, ""); first.IsError || !replayed(again) {
+		t.Errorf("a key that is null: %s, then %s", text(first), text(again))
+	}
+	for _, args := range []json.RawMessage{nil, json.RawMessage("null"), json.RawMessage("{}")} {
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "ping", Arguments: args})
+		if err != nil || r.IsError {
+			t.Errorf("arguments %s: %v, %s", args, err, text(r))
+		}
+	}
+}
+
+func TestCall_M05_TextSaysWhoCanChooseAnotherKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	s := b.connect()
+	b.call(s, `{"order":"A","cents":1}`, "k")
+	if r := b.call(s, `{"order":"B","cents":1}`, "k"); !strings.Contains(text(r), "the program that calls this tool must choose a new idempotency key") {
+		t.Errorf("the harness's key: %s", text(r))
+	}
+	if r := b.call(s, `{"order":"B","cents":1,"idempotency_key":"k"}`, ""); !strings.Contains(text(r), "call again with a new idempotency_key") {
+		t.Errorf("the model's key: %s", text(r))
+	}
+}
+
+func TestAddTool_KeyOffLeavesTheArgumentToTheTool(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	var got string
+	type input struct {
+		Key string `json:"idempotency_key"`
+	}
+	mcpidem.AddToolWith(b.idem, &mcp.Tool{Name: "own"}, &mcpidem.ToolConfig{Key: mcpidem.KeyOff},
+		func(_ context.Context, _ pgx.Tx, in input) (receipt, error) { got = in.Key; return receipt{}, nil })
+	if _, err := b.connect().CallTool(t.Context(), &mcp.CallToolParams{Name: "own", Arguments: json.RawMessage(`{"idempotency_key":"mine"}`)}); err != nil || got != "mine" {
+		t.Errorf("the tool's own argument arrived as %q (%v)", got, err)
 	}
 }
 
@@ -320,7 +366,7 @@ func TestNew_M04_RefusesToStartWithoutACaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cfg := range []*mcpidem.Config{nil, {}} {
+	for _, cfg := range []*mcpidem.Config{nil, {}, {Scope: mcpidem.ScopeIs("")}} {
 		if _, err := mcpidem.New(b.server, store, cfg); err == nil || !strings.Contains(err.Error(), "ScopeFromToken") || !strings.Contains(err.Error(), "ScopeIs") {
 			t.Errorf("got %v, want an error that names the remedies", err)
 		}
@@ -414,6 +460,14 @@ func TestCall_M05_OutcomesAreToldInWordsAndCodes(t *testing.T) {
 		{"failed", answer("f", fails(txidem.Fail("closed", "the order is closed"))), "failed", false, "closed: the order is closed (This outcome is recorded"},
 		{"failed again", answer("f", nil), "failed", false, "(Recorded outcome of an earlier identical call; it was not tried again."},
 		{"released", answer("r", fails(errors.New("printer on fire"))), "not_done", true, "printer on fire (Nothing was changed"},
+		{"constraint", answer("u", func(ctx context.Context, tx pgx.Tx, _ refund) (receipt, error) {
+			_, err := tx.Exec(ctx, `insert into refund (id) values (1), (1)`) // secret detail
+			return receipt{}, fmt.Errorf("secret detail: %w", err)
+		}), "tool_fault", false, "Nothing was changed by this call. Do not repeat it"},
+		{"serialization", answer("s", func(ctx context.Context, tx pgx.Tx, _ refund) (receipt, error) {
+			_, err := tx.Exec(ctx, `do $$ begin raise 'secret detail' using errcode = '40001'; end $$`)
+			return receipt{}, err
+		}), "unavailable", true, "Wait 5 seconds, then repeat"},
 		{"panic", answer("p", func(context.Context, pgx.Tx, refund) (receipt, error) { panic("secret detail") }), "tool_fault", false, "This tool has a fault. Nothing was changed"},
 		{"raw commit", answer("c", func(ctx context.Context, tx pgx.Tx, _ refund) (receipt, error) {
 			_, err := tx.Exec(ctx, "commit")
@@ -428,8 +482,8 @@ func TestCall_M05_OutcomesAreToldInWordsAndCodes(t *testing.T) {
 			t.Errorf("%s: the model reads what the handler panicked with", c.label)
 		}
 	}
-	if !strings.Contains(b.log.String(), "secret detail") {
-		t.Error("the panic is not in the log")
+	if n := strings.Count(b.log.String(), "secret detail"); n < 3 || !strings.Contains(b.log.String(), "ended its transaction") {
+		t.Errorf("the log does not say what the model is not told:\n%s", b.log)
 	}
 	b.handle = nil
 	b.call(s, `{"order":"A-1","cents":1}`, "k")
@@ -460,7 +514,7 @@ func TestCall_R03_InProgressSaysHowLongToWaitAndToRepeat(t *testing.T) {
 	r := b.call(b.connect(), `{"order":"A-1","cents":1}`, "")
 	content, _ := r.StructuredContent.(map[string]any)
 	if !r.IsError || content["status"] != "in_progress" || content["retry_after_seconds"] != 1.0 || content["repeat_same_call"] != true ||
-		!strings.Contains(text(r), "Wait 1 seconds, then repeat exactly the same call with the same arguments") {
+		!strings.Contains(text(r), "Wait 1 second, then repeat exactly the same call with the same arguments") {
 		t.Errorf("%v\n%s", content, text(r))
 	}
 	close(goOn)
@@ -583,7 +637,7 @@ func TestCall_DatabaseErrorsStayOnTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := b.call(s, `{"order":"A-1","cents":1}`, "k")
-	if status(r) != "not_asked" || strings.Contains(text(r), "txonce") || !strings.Contains(b.log.String(), "migrations.Up") {
+	if status(r) != "tool_fault" || strings.Contains(text(r), "txonce") || !strings.Contains(b.log.String(), "migrations.Up") {
 		t.Errorf("%v %s; log %s", status(r), text(r), b.log)
 	}
 }

@@ -40,8 +40,9 @@ func inputFor[In any](t *mcp.Tool, key KeyArgument) (*input, error) {
 	if schema.Type != "object" {
 		return nil, fmt.Errorf(`input schema: its type must be "object"`)
 	}
-	if _, taken := schema.Properties[keyArgument]; taken {
-		return nil, fmt.Errorf("the argument %s is reserved; remove it from the input, the adapter adds and strips it", keyArgument)
+	if _, taken := schema.Properties[keyArgument]; taken && key != KeyOff {
+		return nil, fmt.Errorf("the argument %s is reserved; remove it from the input (the adapter adds one of its own, and the handler finds the key in toolcall.FromContext), "+
+			"or set ToolConfig.Key to KeyOff", keyArgument)
 	}
 	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 	if err != nil {
@@ -58,7 +59,8 @@ func inputFor[In any](t *mcp.Tool, key KeyArgument) (*input, error) {
 	}, nil
 }
 
-// withKeyArgument returns the schema that clients see. The given one stays as it is.
+// withKeyArgument returns the schema that clients see. The given one stays as it is. Also where a key is required, the
+// argument is not: the harness may have given one elsewhere, and a client that checks arguments must let that pass.
 func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Schema {
 	if key == KeyOff {
 		return schema
@@ -69,7 +71,7 @@ func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Sch
 	}
 	shortest, longest := 1, 255
 	published.Properties[keyArgument] = &jsonschema.Schema{
-		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText,
+		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText(key),
 	}
 	if len(published.PropertyOrder) > 0 {
 		published.PropertyOrder = append(slices.Clone(published.PropertyOrder), keyArgument)

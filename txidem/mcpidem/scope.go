@@ -23,7 +23,11 @@ func ScopeFromToken(_ context.Context, req *mcp.CallToolRequest) (string, error)
 	return req.Extra.TokenInfo.UserID, nil
 }
 
-// ScopeIs states the caller for servers that have one only, such as a server on stdio.
+// ScopeIs states the caller for servers that have one only, such as a server on stdio. An empty name is no caller: New
+// refuses it.
 func ScopeIs(name string) ScopeFunc {
+	if name == "" {
+		return nil
+	}
 	return func(context.Context, *mcp.CallToolRequest) (string, error) { return name, nil }
 }

@@ -41,7 +41,7 @@ const (
 // result, and everything that [txidem.Run] says of handlers holds. Arguments are checked against the input schema and
 // the result against the output schema, both inside the transaction: a result that does not fit rolls back.
 //
-// Like the SDK's AddTool it panics on a tool that cannot be added: a bad schema, a name that is taken, an argument of
+// Like the SDK's AddTool it panics on a tool that cannot be added: a bad schema, a name that the adapter has already, an argument of
 // its own called idempotency_key.
 func AddTool[In, Out any](a *Adapter, t *mcp.Tool, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) {
 	AddToolWith(a, t, nil, h)

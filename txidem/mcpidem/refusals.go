@@ -1,0 +1,174 @@
+package mcpidem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/toolcall"
+	"github.com/txonce/txonce/txidem"
+)
+
+// What a model reads is a contract: each text says what happened, what not to do, and what to do next. The statuses are
+// for programs and stand in structuredContent.
+const (
+	statusInProgress  = "in_progress"
+	statusKeyReused   = "key_reused"
+	statusExpired     = "expired"
+	statusNotAllowed  = "not_allowed"
+	statusUnknown     = "outcome_unknown"
+	statusFailed      = "failed"      // recorded: the same call fails in the same way
+	statusNotDone     = "not_done"    // rolled back, nothing is recorded
+	statusUnavailable = "unavailable" // the database cannot be used at the moment
+	statusBadKey      = "bad_key"
+	statusBadArgs     = "bad_args"
+	statusNoCaller    = "no_caller"
+	statusFault       = "tool_fault" // for the people who run the tool
+)
+
+// refusal is the structured content of a result that is an error.
+type refusal struct {
+	Status     string   `json:"status"`
+	Message    string   `json:"message"`
+	Code       string   `json:"code,omitempty"` // the tool's own
+	CallID     string   `json:"call_id,omitempty"`
+	RetryAfter int      `json:"retry_after_seconds,omitempty"`
+	Repeat     bool     `json:"repeat_same_call"` // whether repeating the same call with the same key makes sense
+	Paths      []string `json:"differing_arguments,omitempty"`
+}
+
+func (r refusal) result(meta mcp.Meta) *mcp.CallToolResult {
+	raw, _ := marshal(r) // strings, numbers and bools: it cannot fail
+	return &mcp.CallToolResult{
+		Meta:              meta,
+		Content:           []mcp.Content{&mcp.TextContent{Text: r.Message}},
+		StructuredContent: raw,
+		IsError:           true,
+	}
+}
+
+func refused(status, message string) *mcp.CallToolResult {
+	return refusal{Status: status, Message: message}.result(nil)
+}
+
+// explain turns an error of the call into what the model reads. The handler's own errors keep their text, as with the
+// SDK; what the database said, and what a handler panicked with, goes to the log and does not leave the server.
+func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessage], origin keyOrigin, err error) *mcp.CallToolResult {
+	meta, id := metaOf(r), r.ID.String()
+	if r.ID.IsZero() {
+		meta, id = nil, ""
+	}
+	said, ok := ofTheCall(err, r.Replayed, origin)
+	if !ok {
+		said, ok = ofTheServer(err)
+		attrs := []any{"tool", d.name, "call", id, "error", err}
+		if panicked := (*txidem.PanicError)(nil); errors.As(err, &panicked) {
+			attrs = append(attrs, "stack", string(panicked.Stack))
+		}
+		d.adapter.log.ErrorContext(ctx, "mcpidem: a call failed", attrs...)
+	}
+	if !ok {
+		said = refusal{Status: statusNotDone, Repeat: true, Message: err.Error() +
+			" (Nothing was changed by this call and nothing is recorded: it may be repeated with the same arguments.)"}
+	}
+	said.CallID = id
+	return said.result(meta)
+}
+
+// ofTheCall explains what the caller or the request brought about.
+func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
+	var failure *toolcall.Failure
+	var running *txidem.InProgressError
+	var reused *txidem.KeyReusedError
+	var expired *txidem.ExpiredError
+	switch {
+	case errors.As(err, &failure) && !errors.Is(err, txidem.ErrHandlerEndedTx):
+		return failed(failure, replayed), true
+	case errors.As(err, &running):
+		seconds := int(math.Ceil(running.RetryAfter.Seconds()))
+		return refusal{Status: statusInProgress, RetryAfter: seconds, Repeat: true, Message: fmt.Sprintf(
+			"This call is already running and has not ended yet. Do not change it and do not try another way. "+
+				"Wait %s, then repeat exactly the same call with the same arguments: you will get its answer, and it will not be done twice.",
+			count(int64(seconds), "second"))}, true
+	case errors.As(err, &reused):
+		return refusal{Status: statusKeyReused, Paths: reused.Paths, Message: differing(reused.Paths) +
+			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + origin.newIntent()}, true
+	case errors.As(err, &expired):
+		return refusal{Status: statusExpired, Message: fmt.Sprintf(
+			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
+			expired.FinishedAt.UTC().Format(time.RFC3339), origin.newIntent())}, true
+	case errors.Is(err, txidem.ErrNotAllowed):
+		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
+	case errors.Is(err, txidem.ErrScope):
+		return refusal{Status: statusNoCaller, Message: noCallerText}, true
+	case errors.Is(err, txidem.ErrKey):
+		return refusal{Status: statusBadKey, Message: plain(err) + ". Nothing was done."}, true
+	case errors.Is(err, errArguments), errors.Is(err, txidem.ErrArgs):
+		return refusal{Status: statusBadArgs, Message: plain(err) + ". Nothing was done. Correct the arguments and call again."}, true
+	}
+	return refusal{}, false
+}
+
+func failed(failure *toolcall.Failure, replayed bool) refusal {
+	said := refusal{Status: statusFailed, Code: failure.Code, Message: failure.Error()}
+	switch {
+	case failure.Code == txidem.CodeHandlerEndedTx: // its text says all there is
+	case replayed:
+		said.Message += " (Recorded outcome of an earlier identical call; it was not tried again. Nothing was changed. Correct the arguments before you call again.)"
+	default:
+		said.Message += " (This outcome is recorded: the same call fails in the same way. Nothing was changed. Correct the arguments before you call again.)"
+	}
+	return said
+}
+
+func differing(paths []string) string {
+	if len(paths) == 0 {
+		return "This idempotency_key was used before, for other arguments."
+	}
+	return fmt.Sprintf("This idempotency_key was used before, for other arguments: %s differ.", strings.Join(paths, ", "))
+}
+
+const noCallerText = "This server cannot tell who is calling, so it did nothing. Do not repeat the call; the people who run this server have to set up who may call it."
+
+// ofTheServer explains what went wrong on the server.
+func ofTheServer(err error) (refusal, bool) {
+	var failure *toolcall.Failure
+	var fromDatabase *pgconn.PgError
+	switch {
+	case errors.As(err, &failure): // the handler committed by itself
+		return refusal{Status: statusFailed, Code: failure.Code, Message: failure.Message}, true
+	case errors.Is(err, txidem.ErrOutcomeUnknown):
+		return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: "It is not known whether this call was done: the answer of the database was lost. " +
+			"Do not try another way. Repeat exactly the same call with the same arguments: if it was done you will get its answer, and it will not be done twice."}, true
+	case errors.Is(err, txidem.ErrHandlerEndedTx):
+		return refusal{Status: statusFault, Message: "This tool has a fault, and it is not known what it did. Do not repeat the call; tell the people who run this tool."}, true
+	case errors.Is(err, txidem.ErrUnavailable), errors.As(err, &fromDatabase) && passes(fromDatabase.Code):
+		return refusal{Status: statusUnavailable, Repeat: true, RetryAfter: 5, Message: "The database of this tool cannot be used at the moment. Nothing was changed by this call. " +
+			"Wait 5 seconds, then repeat exactly the same call with the same arguments."}, true
+	case fromDatabase != nil, !txidem.Retryable(err):
+		return refusal{Status: statusFault, Message: "This tool has a fault. Nothing was changed by this call. Do not repeat it; tell the people who run this tool."}, true
+	}
+	return refusal{}, false
+}
+
+// passes reports whether an error of the class goes away by itself: lost connections, serialization failures, too few
+// resources, locks and shutdowns.
+func passes(sqlstate string) bool {
+	switch sqlstate[:min(2, len(sqlstate))] {
+	case "08", "40", "53", "55", "57":
+		return true
+	}
+	return false
+}
+
+// plain is the error's text without the names of packages, which mean nothing to a model.
+func plain(err error) string {
+	return strings.NewReplacer("txidem: ", "", "canonjson: ", "", "json: ", "").Replace(err.Error())
+}
