@@ -73,7 +73,7 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 }
 
 // claimBatch is turn 1. Above READ COMMITTED the record is read in a transaction of its own in front: a SERIALIZABLE
-// transaction that reads an absent key and inserts it makes unrelated calls fail each other (protocols.md: 31-45 %),
+// transaction that reads an absent key and inserts it makes unrelated calls fail each other (31-45 % on an empty table, see docs/decisions.md),
 // and a snapshot taken before the lock was ours proves nothing anyway. There the primary key decides.
 func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	b := &pgx.Batch{}

@@ -120,7 +120,7 @@ delete from {schema}.call
  where id = $1::uuid and scope = $2::text`
 
 // sqlSweep removes expired records. The condition stands outside as well: a record that is being taken over is locked,
-// and where the inner query waited for it or found it changed, it is another record by now (facts: a live claim was
+// and where the inner query waited for it or found it changed, it is another record by now (a live claim was
 // deleted without). now() is the statement's own time here, and unlike clock_timestamp() it can use the index.
 const sqlSweep = `
 delete from {schema}.call

@@ -20,7 +20,7 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 	var running, standby, synchronous bool
 	var rec *record
 	// Locks first, record second: a call that commits in between is seen by the second statement. The other way round,
-	// and in one statement, thousands of calls that had committed looked as if they had never been (protocols.md). A
+	// and in one statement, thousands of calls that had committed looked as if they had never been made. A
 	// transaction of its own, since the session's default might be one snapshot for both.
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")

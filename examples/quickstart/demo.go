@@ -41,18 +41,18 @@ func demonstrate(ctx context.Context, o options, pg *devpg.Server, stdout, stder
 }
 
 func heading(w io.Writer, o options, pg *devpg.Server) {
-	tools, flag := "protected by txonce", ""
+	title, tools, flag := "An agent retries, the database has one effect.", "protected by txonce", ""
 	if o.unprotected {
-		tools, flag = "NOT protected", " UNPROTECTED=1"
+		title, tools, flag = "An agent retries, and nothing protects the database.", "NOT protected", " UNPROTECTED=1"
 	}
-	const text = `An agent retries, the database has one effect.
+	const text = `%s
 
   An MCP server whose tools are %s, a network that loses answers, an agent that repeats its calls.
   PostgreSQL %s: %s.
-  Seed %d. To repeat the same traffic: make demo SEED=%d%s
+  Seed %d. To repeat the intents and the planned faults: make demo SEED=%d%s
 
 `
-	_, _ = fmt.Fprintf(w, text, tools, pg.Version(), pg.Source(), o.seed, o.seed, flag)
+	_, _ = fmt.Fprintf(w, text, title, tools, pg.Version(), pg.Source(), o.seed, o.seed, flag)
 }
 
 // show is one run of the demo.

@@ -66,7 +66,7 @@ func (r *report) write(w io.Writer) {
 		s.write(w)
 	}
 	if !r.unprotected {
-		_, _ = fmt.Fprintf(w, "\n  The same traffic without protection: make demo SEED=%d UNPROTECTED=1\n", r.seed)
+		_, _ = fmt.Fprintf(w, "\n  The same intents and faults without protection: make demo SEED=%d UNPROTECTED=1\n", r.seed)
 	}
 	problems := r.problems()
 	if len(problems) > 0 {
@@ -106,7 +106,7 @@ func (r *report) writeTold(w io.Writer) {
 	}
 	_, _ = fmt.Fprintln(w, ".")
 	if r.work.unsettled > 0 {
-		_, _ = fmt.Fprintf(w, "  Of %d it did not know yet after its usual tries, and asked on.\n", r.work.unsettled)
+		_, _ = fmt.Fprintf(w, "  After its usual tries the agent still did not know the outcome of %d; it went on until it did.\n", r.work.unsettled)
 	}
 	if r.work.reused != "" {
 		_, _ = fmt.Fprintf(w, "  A key that came back with another amount: %s, nothing done.\n", strings.ReplaceAll(r.work.reused, "_", " "))

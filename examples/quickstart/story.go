@@ -55,6 +55,7 @@ func (s *story) write(w io.Writer) {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%d\n", s.numberOf(e), s.reasonOf(e), e.fault, e.served(), e.heard, e.rows)
 	}
 	_ = t.Flush()
+	_, _ = fmt.Fprint(w, "\n  a, b, c: sent at the same moment. rows: as counted when the agent's attempt had ended.\n")
 }
 
 // numberOf numbers the attempts; copies of the same moment get letters.

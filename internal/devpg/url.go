@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -78,7 +79,8 @@ func (g given) parseCause(err error) string {
 	return g.mask(text)
 }
 
-// mask puts the text on one line and blots out the passwords of the URL.
+// mask puts the text on one line and blots out the passwords of the URL. One that is also the user's, the database's or
+// the host's name says nothing where it stands, and its blots would make the text unreadable.
 func (g given) mask(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	u, err := url.Parse(g.url)
@@ -86,8 +88,9 @@ func (g given) mask(text string) string {
 		return text
 	}
 	password, _ := u.User.Password()
+	names := []string{"", u.User.Username(), strings.TrimPrefix(u.Path, "/"), u.Hostname()}
 	for _, secret := range []string{password, u.Query().Get("password"), u.Query().Get("sslpassword")} {
-		if secret != "" {
+		if !slices.Contains(names, secret) {
 			text = strings.ReplaceAll(text, secret, "xxxxx")
 			text = strings.ReplaceAll(text, url.QueryEscape(secret), "xxxxx")
 		}

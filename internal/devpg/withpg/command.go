@@ -42,7 +42,7 @@ func start(cfg *devpg.Config, sigs *signals) (*devpg.Server, os.Signal, error) {
 // runCommand runs the command to its end and returns the status to exit with.
 func runCommand(command []string, url string, sigs *signals, stderr io.Writer) int {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), devpg.EnvTestURL+"="+url)
+	cmd.Env = append(os.Environ(), devpg.EnvTestURL+"="+url, devpg.EnvURL+"="+url)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(stderr, "withpg: cannot run the command:", err)

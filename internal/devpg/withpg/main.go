@@ -4,7 +4,7 @@
 //
 // It finds or starts a Postgres as package devpg does, prints one line to
 // standard error that says which, and runs the command with
-// TXONCE_TEST_DATABASE_URL set to its URL. Its exit status is that of the
+// TXONCE_TEST_DATABASE_URL and DATABASE_URL set to its URL. Its exit status is that of the
 // command (128 plus the signal's number if a signal ended it), 127 if the
 // command cannot be run, 1 if there is no Postgres, 2 for wrong flags. Without
 // a command it only prints the line. The server that it started is gone when it
