@@ -85,7 +85,8 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	}
 	lock := func() {
 		idle := strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)
-		b.Queue(s.sql.claim, id.LockKey(), c.token.String(), idle).QueryRow(func(row pgx.Row) error {
+		probe := strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10) // in seconds; two of them are missed
+		b.Queue(s.sql.claim, id.LockKey(), c.token.String(), idle, probe).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&c.won, nil, nil, nil, &c.synchronous)
 		})
 	}
@@ -165,7 +166,7 @@ func uuidOf(id *identity) pgtype.UUID { return pgtype.UUID{Bytes: id.ID, Valid: 
 
 // isStale reports whether the connection or its cached plans are at fault, not the server: a plan that a migration
 // made wrong (0A000), a prepared statement that a pooler lost or has twice (26000, 42P05), a server that was shut down
-// (57P01) or has become a standby (25006), or a connection that was cut while it was idle.
+// (57P01) or has become a standby (25006, or 0A000 for a transaction that is to write), or a connection that was cut while it was idle.
 func isStale(err error) bool {
 	if hasCode(err, "0A000", "26000", "42P05", "57P01", "25006") {
 		return true

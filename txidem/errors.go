@@ -184,16 +184,18 @@ func Retryable(err error) bool {
 
 // Classes of SQLSTATE that the core tells apart.
 const (
-	codeUniqueViolation   = "23505"
-	codeSerialization     = "40001"
-	codeDeadlock          = "40P01"
-	codeUndefinedTable    = "42P01"
-	codeUndefinedColumn   = "42703"
-	codeUndefinedObject   = "42704"
-	codeInvalidText       = "22P02"
-	codeIdleInTxTimeout   = "25P03"
-	codePrivilege         = "42501"
-	severityOfPlainErrors = "ERROR"
+	codeUniqueViolation = "23505"
+	codeSerialization   = "40001"
+	codeDeadlock        = "40P01"
+	codeUndefinedTable  = "42P01"
+	codeUndefinedColumn = "42703"
+	codeUndefinedObject = "42704"
+	codeInvalidText     = "22P02"
+	codeIdleInTxTimeout = "25P03"
+	codePrivilege       = "42501"
+	codeBadLogin        = "28000"
+	codeBadPassword     = "28P01"
+	codeNoDatabase      = "3D000"
 )
 
 // hasCode reports whether err comes from the server with one of the SQLSTATEs.

@@ -37,15 +37,22 @@ func queriesFor(schema string) queries {
 	}
 }
 
-// sqlClaim takes the call's lock or fails at once, and leaves three settings in the transaction: the attempt's token,
-// which only this transaction can show when it writes the record, and two that make Postgres end the transaction of a
-// client that vanished. They are local, so they end with the transaction. The last column
-// says whether a commit that can be seen may still be waiting for a standby.
+// sqlClaim takes the call's lock or fails at once, and leaves settings in the transaction, local ones, that end with it:
+// the attempt's token, which only this transaction can show when it writes the record, and those that make Postgres end
+// the transaction of a client that vanished: idle in it, in the middle of a statement (a closed connection is looked for
+// each second), without a word (keepalives), or without reading what it asked for (R20). The socket's settings mean
+// nothing on a Unix socket and are not known everywhere, hence the look at the platform. The last column says whether a
+// commit that can be seen may still be waiting for a standby.
 const sqlClaim = `
 select pg_try_advisory_xact_lock($1::bigint),
        set_config('txonce.attempt', $2::text, true),
        set_config('idle_in_transaction_session_timeout', $3::text, true),
-       set_config('client_connection_check_interval', '1000', true),
+       case when version() like '%-linux-%'
+            then set_config('client_connection_check_interval', '1000', true)
+              || set_config('tcp_user_timeout', $3::text, true)
+              || set_config('tcp_keepalives_idle', $4::text, true)
+              || set_config('tcp_keepalives_interval', $4::text, true)
+              || set_config('tcp_keepalives_count', '2', true) end,
        current_setting('synchronous_standby_names') <> ''`
 
 // sqlGuard fails when this is not the transaction that the claim began. It stands in front of a rollback: what a handler

@@ -3,6 +3,7 @@ package txidem
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,7 +31,7 @@ func (r *reserve) with(ctx context.Context, fn func(*pgx.Conn) error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("txidem: no reserved connection became free: %w", ctx.Err())
 	}
-	conn, err := r.connect(ctx)
+	conn, err := r.insist(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,6 +41,23 @@ func (r *reserve) with(ctx context.Context, fn func(*pgx.Conn) error) error {
 		_ = conn.Close(ctx)
 	}()
 	return fn(conn)
+}
+
+// insist connects, again and again until ctx ends: what broke the call's connection may be a server that restarts.
+func (r *reserve) insist(ctx context.Context) (*pgx.Conn, error) {
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		conn, err := r.connect(ctx)
+		if err == nil || hasCode(err, codeBadLogin, codeBadPassword, codeNoDatabase) {
+			return conn, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		case <-timer.C:
+		}
+	}
 }
 
 // connect does what the pool does for a new connection.
