@@ -25,8 +25,9 @@ type Call struct {
 var ErrCallOver = errors.New("toolcall: the call is over; queue statements before the handler returns")
 
 // AtFinish queues statements that run in the call's transaction after the handler has returned and before the record
-// is written, in the same round trip: all of them commit with the call or none does. The function must only queue; it
-// runs after the handler. A statement that fails fails the call.
+// is written, in the same round trip: all of them commit with the call or none does. The function runs after the handler
+// and must only queue. A statement that fails fails the call. What a result callback returns (Exec, Query, QueryRow of
+// the queued query) cannot: COMMIT has been sent by then. Where a row count matters, raise an error in SQL.
 func (c *Call) AtFinish(queue func(*pgx.Batch)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,23 +38,30 @@ func (c *Call) AtFinish(queue func(*pgx.Batch)) error {
 	return nil
 }
 
-// Finish ends the call for [Call.AtFinish] and queues on b what was put there. It is called once by the package that
-// made the call; b may be nil when the call does not commit.
+// Finish is for the package that made the call: it ends the call for [Call.AtFinish] and queues on b what was put
+// there. b is nil when the call does not commit.
 func (c *Call) Finish(b *pgx.Batch) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = true
+	queued := c.queued
+	c.over, c.queued = true, nil
+	c.mu.Unlock()
 	if b != nil {
-		for _, queue := range c.queued {
+		for _, queue := range queued {
 			queue(b)
 		}
 	}
-	c.queued = nil
+}
+
+// Over reports whether the handler of the call has returned.
+func (c *Call) Over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 type contextKey struct{}
 
-// NewContext returns a context that carries the call.
+// NewContext is for the package that makes the call: it returns a context that carries the call.
 func NewContext(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }

@@ -10,6 +10,9 @@ type Failure struct {
 
 // Error returns the message behind the code.
 func (f *Failure) Error() string {
+	if f == nil {
+		return "toolcall: a failure without code and message"
+	}
 	if f.Code == "" {
 		return f.Message
 	}

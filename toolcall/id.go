@@ -78,7 +78,3 @@ func (id *ID) UnmarshalText(text []byte) error {
 	*id = parsed
 	return nil
 }
-
-// LockKey is the id of the advisory lock that stands for the call while it runs: 62 bits of the hash and the two of
-// the UUID's variant. Two calls that share a lock key merely hear "in progress" of each other; the primary key decides.
-func (id ID) LockKey() int64 { return int64(binary.BigEndian.Uint64(id[8:])) }

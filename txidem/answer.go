@@ -54,5 +54,5 @@ func decodeFailure(raw []byte) error {
 // failureIn returns the failure that a handler asked to be recorded, if err is one.
 func failureIn(err error) (*toolcall.Failure, bool) {
 	var failure *toolcall.Failure
-	return failure, errors.As(err, &failure)
+	return failure, errors.As(err, &failure) && failure != nil
 }

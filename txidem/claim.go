@@ -29,6 +29,8 @@ type claim struct {
 
 	sent time.Time     // when turn 1 was sent: Postgres has been idle since then at the earliest
 	idle time.Duration // the longest time that the handler went without SQL
+
+	ended bool // the handler ended the transaction by itself
 }
 
 // claim begins a transaction, tries to take the call's lock and reads the call's record: one round trip. Nothing has
@@ -86,7 +88,7 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 	lock := func() {
 		idle := strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)
 		probe := strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10) // in seconds; two of them are missed
-		b.Queue(s.sql.claim, id.LockKey(), c.token.String(), idle, probe).QueryRow(func(row pgx.Row) error {
+		b.Queue(s.sql.claim, s.lockKey(id), c.token.String(), idle, probe).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&c.won, nil, nil, nil, &c.synchronous)
 		})
 	}
@@ -115,10 +117,14 @@ func (c *claim) confirm(ctx context.Context, id *identity) error {
 	defer c.giveBack(ctx)
 	ctx, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
 	defer cancel()
-	b := &pgx.Batch{}
+	b, v := &pgx.Batch{}, &verdict{}
 	b.Queue(sqlConfirm)
-	b.Queue("commit")
-	if err := c.conn.SendBatch(ctx, b).Close(); err != nil {
+	v.queueCommit(b)
+	err := c.conn.SendBatch(ctx, b).Close()
+	if err == nil && (!v.committed() || ctx.Err() != nil) {
+		err = errUnconfirmed
+	}
+	if err != nil {
 		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +22,8 @@ var (
 	ErrKey = errors.New("txidem: bad idempotency key")
 	// ErrArgs is returned when the arguments are not JSON that has one canonical form.
 	ErrArgs = errors.New("txidem: bad arguments")
+	// ErrPolicy is returned when a request's policy has a bad field, which it names.
+	ErrPolicy = errors.New("txidem: bad policy")
 	// ErrNested is returned when Run is called by a handler of Run: two transactions cannot commit as one, and calls
 	// that each wait for a second connection of the same pool can wait for each other.
 	ErrNested = errors.New("txidem: Run inside the handler of another call; write through the handler's tx instead")
@@ -160,7 +163,10 @@ func (e *PanicError) Is(target error) bool { return target == ErrHandlerPanicked
 // Fail makes the error that a handler returns when the request itself is at fault: nothing that the handler wrote is
 // kept, the failure is recorded, and the same call hears it again until the record expires. code is for programs,
 // message for people and models.
-func Fail(code, message string) error { return &toolcall.Failure{Code: code, Message: message} }
+// Both should be valid UTF-8; what is not is replaced.
+func Fail(code, message string) error {
+	return &toolcall.Failure{Code: strings.ToValidUTF8(code, "\uFFFD"), Message: strings.ToValidUTF8(message, "\uFFFD")}
+}
 
 // Retryable reports whether it makes sense to repeat the same call with the same key after err. It never is unsafe to:
 // the key sees to that. It is pointless when the request, the handler or the set-up is at fault.
@@ -168,11 +174,11 @@ func Retryable(err error) bool {
 	if err == nil {
 		return false
 	}
-	if failure := (*toolcall.Failure)(nil); errors.As(err, &failure) {
+	if _, failed := failureIn(err); failed {
 		return false
 	}
 	for _, final := range [...]error{
-		ErrScope, ErrTool, ErrKey, ErrArgs, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted,
+		ErrScope, ErrTool, ErrKey, ErrArgs, ErrPolicy, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted,
 		ErrTxOver, ErrHandlerPanicked, ErrIdleTooLong, ErrAnswer, ErrAnswerTooLarge, ErrPermission, ErrNotMigrated, ErrServerTooOld,
 	} {
 		if errors.Is(err, final) {
@@ -217,5 +223,8 @@ func contextError(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("txidem: gave up: %w", context.Cause(ctx))
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("txidem: gave up: %w: %w", ctx.Err(), cause)
+	}
+	return fmt.Errorf("txidem: gave up: %w", ctx.Err())
 }

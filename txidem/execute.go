@@ -44,21 +44,19 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
 	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key}
-	tx := &handlerTx{Tx: c.tx}
-	tx.idle.since.Store(c.sent.UnixNano())
+	watch := newWatch(c.conn.Conn(), c.sent)
 	start := time.Now()
 	id.event.Runs++
 	defer func() {
-		id.event.Handler += time.Since(start)
-		tx.idle.end()
-		c.idle = time.Duration(tx.idle.longest.Load())
-		tx.over.Store(true)
 		call.Finish(nil)
+		watch.end()
+		c.ended, c.idle = watch.ended.Load(), watch.idle
+		id.event.Handler += time.Since(start)
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	answer, err = h(toolcall.NewContext(ctx, call), tx)
+	answer, err = h(toolcall.NewContext(ctx, call), &handlerTx{Tx: c.tx, watch: watch})
 	if err != nil {
 		return nil, err
 	}
@@ -72,22 +70,34 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 // check looks at what the handler left behind: err is what it returned, and the state of the transaction is what it
 // did.
 func (c *claim) check(err error, policy Policy) error {
-	switch c.status() {
-	case txNone: // COMMIT or ROLLBACK by raw SQL, perhaps followed by an error
+	status := c.status()
+	switch {
+	case c.ended || status == txNone: // COMMIT or ROLLBACK by raw SQL, whatever came behind it
 		return errEscaped
-	case txLost:
-		if err == nil {
-			err = fmt.Errorf("%w: the connection was lost while the handler ran", ErrUnavailable)
-		}
-		if hasCode(err, codeIdleInTxTimeout) || c.idle >= policy.IdleInTx {
-			return idleTooLong(err)
-		}
-	case txAborted:
-		if err == nil {
-			return ErrTxAborted
-		}
+	case status == txLost:
+		return c.broken(err, policy)
+	case status == txAborted && err == nil:
+		return ErrTxAborted
 	}
 	return err
+}
+
+// broken says what a connection that was lost while the handler ran makes of its error. Nothing was committed.
+func (c *claim) broken(err error, policy Policy) error {
+	_, failed := failureIn(err)
+	switch {
+	case err == nil:
+		err = fmt.Errorf("%w: the connection was lost while the handler ran", ErrUnavailable)
+	case failed, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err // it was the handler's context that closed the connection, or the handler does not mind
+	}
+	if hasCode(err, codeIdleInTxTimeout) || c.idle >= policy.IdleInTx {
+		return idleTooLong(err)
+	}
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: the connection was lost while the handler ran: %w", ErrUnavailable, err)
 }
 
 func idleTooLong(err error) error {

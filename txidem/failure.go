@@ -43,6 +43,9 @@ func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failu
 	if err != nil {
 		return outcome{}, err
 	}
+	if len(raw) > id.policy.MaxAnswer {
+		return outcome{}, fmt.Errorf("%w: the failure has %d bytes, %d are allowed", ErrAnswerTooLarge, len(raw), id.policy.MaxAnswer)
+	}
 	rec, err := s.fail(ctx, id, c, raw)
 	if rec, err = s.resolved(ctx, id, c, rec, err); err != nil {
 		return outcome{}, err
@@ -111,7 +114,7 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 	}
 	rec, err := s.sendFailure(ctx, c.conn, b, id, c, answer)
 	switch {
-	case err == nil || errors.Is(err, errLost):
+	case err == nil || errors.Is(err, errLost) || errors.Is(err, ErrOutcomeUnknown):
 		return rec, err
 	case !guarded && isEscape(err):
 		return nil, errEscaped
@@ -152,23 +155,28 @@ type sender interface {
 // sendFailure sends what is on b and, behind it, the transaction that records the failure.
 func (s *Store) sendFailure(ctx context.Context, conn sender, b *pgx.Batch, id *identity, c *claim, answer []byte) (*record, error) {
 	rec := newRecord(id, c, stateFailed, answer)
-	stored := false
-	var commit pgconn.CommandTag
+	stored, v := false, &verdict{}
 	b.Queue("begin isolation level read committed read write")
 	s.queueForget(b, id, c)
-	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		c.token, rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, id.LockKey()).Query(func(rows pgx.Rows) error {
+	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields, c.token,
+		rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(func(rows pgx.Rows) error {
 		if stored = rows.Next(); stored {
-			return rows.Scan(&rec.finishedAt)
+			var finished int64
+			err := rows.Scan(&finished)
+			rec.finishedAt = time.UnixMicro(finished)
+			return err
 		}
 		return rows.Err()
 	})
-	queueCommit(b, &commit)
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return nil, err
-	}
-	if !stored || commit.String() != "COMMIT" {
+	v.queueCommit(b)
+	err := conn.SendBatch(ctx, b).Close()
+	switch {
+	case v.committed() && c.synchronous && ctx.Err() != nil: // as in finish
+		return nil, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: ctx.Err()}
+	case v.committed() && stored:
+		return rec, nil
+	case err == nil:
 		return nil, errLost
 	}
-	return rec, nil
+	return nil, err
 }

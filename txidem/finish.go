@@ -21,32 +21,104 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 	defer id.event.commit(time.Now())
 
 	rec := newRecord(id, c, stateSucceeded, answer)
-	var ours error // what became of our own statement, apart from those of the handler
-	var commit pgconn.CommandTag
+	v := &verdict{}
+	v.watch(b)
 	s.queueForget(b, id, c)
 	b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
 		rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse).QueryRow(func(row pgx.Row) error {
-		ours = row.Scan(&rec.finishedAt)
-		return ours
+		var finished int64
+		v.ours = row.Scan(&finished)
+		rec.finishedAt = time.UnixMicro(finished)
+		return nil
 	})
-	queueCommit(b, &commit)
+	v.queueCommit(b)
 	err := c.conn.SendBatch(ctx, b).Close()
 
-	switch {
-	case err == nil && commit.String() == "COMMIT":
-		return rec, nil
-	case s.isRival(ours):
-		return nil, errLost
-	case isEscape(ours):
-		return nil, errEscaped
-	case hasCode(ours, codePrivilege):
-		return nil, s.explain(ctx, err)
-	case err == nil: // COMMIT was answered with ROLLBACK
-		return nil, ErrTxAborted
-	case c.status() == txLost:
-		return nil, c.lost(id, err)
+	if v.callback != nil {
+		s.log.ErrorContext(ctx, "txidem: a result callback of AtFinish failed; it cannot fail the call", "tool", id.tool, "call", id.ID, "error", v.callback)
 	}
-	return nil, err // the server said no, so nothing is committed
+	switch {
+	case v.committed() && c.synchronous && ctx.Err() != nil: // the wait for the standby may have been broken off
+		return nil, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: ctx.Err()}
+	case v.committed():
+		return rec, nil
+	case v.escaped:
+		return nil, errEscaped
+	case v.queued == nil && s.isRival(v.ours):
+		return nil, errLost
+	case v.queued == nil && isEscape(v.ours):
+		return nil, errEscaped
+	case v.queued == nil && hasCode(v.ours, codePrivilege):
+		return nil, s.explain(ctx, v.ours)
+	}
+	return nil, c.refused(id, v, err)
+}
+
+// verdict is what was read of a last round trip. COMMIT is on its way before anything comes back, so only its own answer
+// says whether it happened; what goes wrong on this side while reading says nothing.
+type verdict struct {
+	queued   error // of a statement that the handler queued, from the server
+	callback error // of a result callback of the handler's
+	escaped  bool  // such a statement committed
+	ours     error // of our own statement, from the server
+	commit   pgconn.CommandTag
+}
+
+func (v *verdict) committed() bool { return v.commit.String() == "COMMIT" }
+
+// watch reads the results of what the handler queued in its place, so that a callback that fails or panics does not keep
+// the answer of COMMIT from being read.
+func (v *verdict) watch(b *pgx.Batch) {
+	for _, q := range b.QueuedQueries {
+		read := q.Fn
+		if read == nil {
+			read = func(results pgx.BatchResults) error {
+				tag, err := results.Exec()
+				v.escaped = v.escaped || endsTx(tag)
+				return err
+			}
+		}
+		q.Fn = func(results pgx.BatchResults) error {
+			v.note(read, results)
+			return nil
+		}
+	}
+}
+
+func (v *verdict) note(read func(pgx.BatchResults) error, results pgx.BatchResults) {
+	defer func() {
+		if p := recover(); p != nil {
+			v.callback = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	err := read(results)
+	var fromServer *pgconn.PgError
+	switch {
+	case errors.As(err, &fromServer) && v.queued == nil:
+		v.queued = err
+	case err != nil && v.queued == nil:
+		v.callback = err
+	}
+}
+
+func (v *verdict) queueCommit(b *pgx.Batch) {
+	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		v.commit = tag
+		return nil
+	})
+}
+
+// refused says why the last round trip did not commit, or that this is not known: err is what reading it gave.
+func (c *claim) refused(id *identity, v *verdict, err error) error {
+	switch {
+	case c.status() == txLost:
+		return c.lost(id, err)
+	case v.commit.String() == "ROLLBACK":
+		return ErrTxAborted
+	case err == nil: // nothing wrong, and no answer of COMMIT
+		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: errors.New("the answer of COMMIT was not read")}
+	}
+	return err // the server said no to a statement in front of COMMIT, or to COMMIT
 }
 
 // lost says what is known when the connection broke in the last round trip.
@@ -65,13 +137,6 @@ func (s *Store) queueForget(b *pgx.Batch, id *identity, c *claim) {
 	if c.record != nil {
 		b.Queue(s.sql.forget, uuidOf(id), c.record.attempt)
 	}
-}
-
-func queueCommit(b *pgx.Batch, tag *pgconn.CommandTag) {
-	b.Queue("commit").Exec(func(ct pgconn.CommandTag) error {
-		*tag = ct
-		return nil
-	})
 }
 
 // isRival reports whether err is a violation of our own primary key, and not of a constraint of the user's.

@@ -76,6 +76,7 @@ func decisionOf(out outcome, err error) Decision {
 		{ErrTool, DecidedRefused},
 		{ErrKey, DecidedRefused},
 		{ErrArgs, DecidedRefused},
+		{ErrPolicy, DecidedRefused},
 		{ErrNested, DecidedRefused},
 	} {
 		if errors.Is(err, d.err) {

@@ -1,10 +1,17 @@
 package txidem
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // queries is the SQL of the package, with the schema filled in.
 type queries struct {
-	schema string
+	schema    string
+	lockSpace uint64 // mixed into lock keys
 
 	claim  string
 	guard  string
@@ -20,9 +27,12 @@ type queries struct {
 }
 
 func queriesFor(schema string) queries {
-	in := func(sql string) string { return strings.ReplaceAll(sql, "{schema}", schema) }
+	in := func(sql string) string { return strings.ReplaceAll(sql, "{schema}", pgx.Identifier{schema}.Sanitize()) }
+	space := sha256.Sum256([]byte(schema))
 	return queries{
-		schema: schema,
+		schema:    schema,
+		lockSpace: binary.BigEndian.Uint64(space[:]),
+
 		claim:  sqlClaim,
 		guard:  sqlGuard,
 		read:   in(sqlRead),
@@ -60,17 +70,19 @@ select pg_try_advisory_xact_lock($1::bigint),
 const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 
 // sqlRead is a statement of its own behind sqlClaim: in one statement the snapshot would be older than the lock, and a
-// rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp().
+// rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp(). Times
+// are microseconds and bytea is hex: in pgx's text modes the session's DateStyle and bytea_output would count.
 const sqlRead = `
 select scope, tool, key, fingerprint, canon, fields, state, attempt,
-       case when octet_length(answer) <= $2::integer then answer end, finished_at,
-       coalesce(expires_at <= clock_timestamp(), false)
+       case when octet_length(answer) <= $2::integer then answer end,
+       (extract(epoch from finished_at) * 1000000)::bigint,
+       coalesce(expires_at <= clock_timestamp(), false), set_config('bytea_output', 'hex', true)
   from {schema}.call
  where id = $1::uuid`
 
 // sqlAnswer reads an answer that is too large to travel with each read of its record.
 const sqlAnswer = `
-select answer
+select answer, set_config('bytea_output', 'hex', true)
   from {schema}.call
  where id = $1::uuid and attempt = $2::uuid`
 
@@ -88,7 +100,7 @@ insert into {schema}.call (id, scope, tool, key, fingerprint, canon, fields, sta
 values ($1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::bytea, 'succeeded',
         current_setting('txonce.attempt')::uuid, $8::bytea,
         now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $9::double precision), $10::boolean)
-returning finished_at`
+returning (extract(epoch from finished_at) * 1000000)::bigint`
 
 // sqlBeforeLock bounds the wait for the lock and asks whether the server can know the outcome of a transaction at all.
 const sqlBeforeLock = `
@@ -109,7 +121,7 @@ select $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::byte
        now(), clock_timestamp(), clock_timestamp() + make_interval(secs => $10::double precision), $11::boolean
  where pg_try_advisory_xact_lock($12::bigint)
 on conflict (id) do nothing
-returning finished_at`
+returning (extract(epoch from finished_at) * 1000000)::bigint`
 
 // sqlRunning asks whether somebody holds the call's lock, without taking it: a lock that is taken to look is a lock that
 // a caller finds taken. Postgres shows a 64-bit key as two unsigned halves, with objsubid 1.

@@ -39,11 +39,13 @@ func readRecord(rows pgx.Rows) (*record, error) {
 		return nil, rows.Err()
 	}
 	r := &record{}
+	var finished int64
 	err := rows.Scan(&r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
-		&r.answer, &r.finishedAt, &r.expired)
+		&r.answer, &finished, &r.expired, nil)
 	if err != nil {
 		return nil, err
 	}
+	r.finishedAt = time.UnixMicro(finished)
 	return r, nil
 }
 
@@ -70,12 +72,16 @@ func (r *record) differing(id *identity) []string {
 	return paths
 }
 
-// admit decides whether the record may answer the call: first that it is the same call at all (fail closed), then
-// that the arguments are the same, and only then does anyone look at its state (K07).
-func (r *record) admit(id *identity) error {
+// isOf checks that the record is the call's at all: it fails closed where the ids collide.
+func (r *record) isOf(id *identity) error {
 	if r.scope != id.scope || r.tool != id.tool || r.key != id.key {
 		return fmt.Errorf("%w: %s belongs to another scope, tool or key", ErrRecord, id.ID)
 	}
+	return nil
+}
+
+// fits checks that the arguments are the same. Only then does anyone look at the record's state (K07).
+func (r *record) fits(id *identity) error {
 	fingerprint := id.fingerprint
 	if r.canon != canonjson.Version { // an older record is judged by its own version (K09)
 		var err error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,6 +38,8 @@ func (s *Store) resolve(ctx context.Context, id *identity, c *claim, lost *Outco
 	case err != nil:
 		s.log.ErrorContext(ctx, "txidem: the outcome of a commit stays unknown", "tool", id.tool, "call", id.ID, "lost", lost.Err, "error", err)
 		return nil, lost
+	case rec == nil && time.Since(c.sent) >= time.Duration(id.keep): // it may have been there, expired and been swept
+		return nil, lost
 	case rec == nil || rec.attempt != c.token: // a rival's record would not be there, had ours committed
 		return nil, fmt.Errorf("%w: %w: %w", errUndone, ErrUnavailable, lost.Err)
 	}
@@ -52,7 +55,7 @@ func (s *Store) settled(ctx context.Context, conn *pgx.Conn, id *identity) (rec 
 	b.Queue(sqlBeforeLock, strconv.FormatInt(id.policy.CommitTimeout.Milliseconds(), 10)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&standby, nil)
 	})
-	b.Queue(sqlLock, id.LockKey()).Exec(func(pgconn.CommandTag) error { return nil })
+	b.Queue(sqlLock, s.lockKey(id)).Exec(func(pgconn.CommandTag) error { return nil })
 	b.Queue(s.sql.read, uuidOf(id), maxAnswer).Query(func(rows pgx.Rows) error { // behind the lock: a statement of its own
 		rec, err = readRecord(rows)
 		return err
@@ -76,5 +79,10 @@ type execer interface {
 // the same way, can only be acknowledged after it.
 func confirm(ctx context.Context, conn execer) error {
 	_, err := conn.Exec(ctx, sqlConfirm)
+	if err == nil && ctx.Err() != nil { // pgx may have asked the server to break the wait off, and Postgres then says yes
+		err = errUnconfirmed
+	}
 	return err
 }
+
+var errUnconfirmed = errors.New("txidem: no standby has confirmed the record")

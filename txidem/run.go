@@ -1,6 +1,7 @@
 package txidem
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,21 +67,35 @@ type outcome struct {
 
 func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error) {
 	start := time.Now()
-	event := Event{Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
-	out, err := s.admit(ctx, req, h, &event)
-	if s.observer != nil {
-		event.ID, event.Err, event.AnswerBytes, event.Total = out.id, err, len(out.raw), time.Since(start)
-		if event.Decision == "" {
-			event.Decision = decisionOf(out, err)
-		}
-		s.observer.Observe(ctx, event)
+	event := Event{Decision: DecidedReleased, Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
+	defer func() { // also where the handler ended the goroutine
+		event.Total = time.Since(start)
+		s.observe(ctx, event)
+	}()
+	out, err := s.accept(ctx, req, h, &event)
+	event.ID, event.Err, event.AnswerBytes = out.id, err, len(out.raw)
+	if event.Decision != DecidedUnprotected {
+		event.Decision = decisionOf(out, err)
 	}
 	return out, err
 }
 
-// admit refuses bad requests and lets the others be decided.
-func (s *Store) admit(ctx context.Context, req Request, h handler, event *Event) (outcome, error) {
-	if _, nested := toolcall.FromContext(ctx); nested {
+// observe tells the observer. What goes wrong there is not the call's.
+func (s *Store) observe(ctx context.Context, event Event) {
+	if s.observer == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.ErrorContext(ctx, "txidem: the observer panicked", "tool", event.Tool, "call", event.ID, "panic", v)
+		}
+	}()
+	s.observer.Observe(ctx, event)
+}
+
+// accept refuses bad requests and lets the others be decided.
+func (s *Store) accept(ctx context.Context, req Request, h handler, event *Event) (outcome, error) {
+	if outer, ok := toolcall.FromContext(ctx); ok && !outer.Over() {
 		return outcome{}, ErrNested
 	}
 	id, err := s.identify(req)
@@ -111,7 +126,9 @@ func (s *Store) decide(ctx context.Context, id *identity, h handler) (outcome, e
 		rec := c.record
 		switch {
 		case c.decided(id.policy):
-			s.waits.settle(id.ID, rec)
+			if !rec.expired { // others may run over it
+				s.waits.settle(id.ID, rec)
+			}
 		case c.won:
 			id.event.Takeover = rec != nil
 			out, err := s.execute(ctx, id, c, h)
@@ -133,6 +150,7 @@ func (s *Store) decide(ctx context.Context, id *identity, h handler) (outcome, e
 		}
 		out, err := s.replay(ctx, id, rec)
 		if errors.Is(err, errLost) { // it expired and was swept between two reads
+			w.leave() // what is known there is known no more
 			continue
 		}
 		return out, err
@@ -145,13 +163,9 @@ func again(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errUndone) || hasCode(err, codeSerialization, codeDeadlock)
 }
 
-// replay answers from the record, if it may: first that it is the same call, then that the caller may have it (R16),
-// and only then what it says. Its bytes are the first answer's.
+// replay answers from the record, if it may. Its bytes are the first answer's.
 func (s *Store) replay(ctx context.Context, id *identity, rec *record) (outcome, error) {
-	if err := rec.admit(id); err != nil {
-		return outcome{}, err
-	}
-	if err := s.allow(ctx, id.ID, rec); err != nil {
+	if err := s.admit(ctx, id, rec); err != nil {
 		return outcome{}, err
 	}
 	if rec.expired {
@@ -168,11 +182,28 @@ func (s *Store) replay(ctx context.Context, id *identity, rec *record) (outcome,
 	return out, nil
 }
 
-func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) error {
+// admit decides whether the record may speak to the caller: that it is the call's, that the caller may have it (R16), who
+// must not learn from a mismatch what is in it, and that the arguments are the same.
+func (s *Store) admit(ctx context.Context, id *identity, rec *record) error {
+	if err := rec.isOf(id); err != nil {
+		return err
+	}
+	if err := s.allow(ctx, id.ID, rec); err != nil {
+		return err
+	}
+	return rec.fits(id)
+}
+
+func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) (err error) {
 	if s.authorize == nil {
 		return nil
 	}
-	err := s.authorize(ctx, Recorded{ID: id, Scope: rec.scope, Tool: rec.tool, Failed: rec.state == stateFailed, FinishedAt: rec.finishedAt})
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: Config.Authorize panicked: %v", ErrNotAllowed, v)
+		}
+	}()
+	err = s.authorize(ctx, Recorded{ID: id, Scope: rec.scope, Tool: rec.tool, Failed: rec.state == stateFailed, FinishedAt: rec.finishedAt})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotAllowed, err)
 	}
@@ -183,9 +214,9 @@ func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) error {
 // record is gone.
 func (s *Store) answerOf(ctx context.Context, id *identity, rec *record) (answer []byte, err error) {
 	if rec.answer != nil {
-		return rec.answer, nil
+		return bytes.Clone(rec.answer), nil // others may have the record too
 	}
-	err = s.pool.QueryRow(ctx, s.sql.answer, uuidOf(id), rec.attempt).Scan(&answer)
+	err = s.pool.QueryRow(ctx, s.sql.answer, uuidOf(id), rec.attempt).Scan(&answer, nil)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, errLost

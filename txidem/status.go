@@ -13,6 +13,7 @@ import (
 // Status says how far the call has come that req identifies, without making or delaying it. The request's policy plays
 // no part. A server that is a standby cannot know and gives ErrOutcomeUnknown.
 func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error) {
+	req.Policy = nil
 	id, err := s.identify(req)
 	if err != nil {
 		return toolcall.Status{}, err
@@ -24,7 +25,7 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 	// transaction of its own, since the session's default might be one snapshot for both.
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")
-	b.Queue(sqlRunning, id.LockKey()).QueryRow(func(row pgx.Row) error { return row.Scan(&running, &standby, &synchronous) })
+	b.Queue(sqlRunning, s.lockKey(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&running, &standby, &synchronous) })
 	b.Queue(s.sql.read, uuidOf(id), maxAnswer).Query(func(rows pgx.Rows) (err error) {
 		rec, err = readRecord(rows)
 		return err
@@ -57,7 +58,7 @@ func (s *Store) Resolve(ctx context.Context, req Request) (toolcall.Status, erro
 	limited, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
 	defer cancel()
 	var rec *record
-	err = s.reserve.with(limited, func(conn *pgx.Conn) (err error) {
+	err = s.resolvers.with(limited, func(conn *pgx.Conn) (err error) {
 		if rec, err = s.settled(limited, conn, id); err != nil || rec == nil {
 			return err
 		}
@@ -81,10 +82,7 @@ func (s *Store) statusOf(ctx context.Context, id *identity, rec *record, running
 	if rec == nil || rec.expired && running { // a new run over an expired record
 		return status, nil
 	}
-	if err := rec.admit(id); err != nil {
-		return toolcall.Status{}, err
-	}
-	if err := s.allow(ctx, id.ID, rec); err != nil {
+	if err := s.admit(ctx, id, rec); err != nil {
 		return toolcall.Status{}, err
 	}
 	status.FinishedAt = rec.finishedAt

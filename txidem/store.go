@@ -2,6 +2,7 @@ package txidem
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,10 +44,11 @@ type Recorded struct {
 
 // Store keeps the records of calls in Postgres. It is made once per process and may be used by any number of
 // goroutines. It starts none itself and needs no closing: the pool belongs to the caller. It opens at most two connections
-// beside the pool, when the outcome of a commit has to be found out, and closes them again.
+// beside the pool when the outcome of a commit has to be found out, and two for Resolve, and closes them again.
 type Store struct {
 	pool      *pgxpool.Pool
-	reserve   *reserve
+	reserve   *reserve // for calls that lost the answer of their commit
+	resolvers *reserve // for Resolve, which may wait for long and must not be in their way
 	sql       queries
 	policy    Policy
 	authorize func(context.Context, Recorded) error
@@ -76,7 +78,7 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Store{
-		pool: pool, reserve: newReserve(pool), sql: queriesFor(schema), policy: policy,
+		pool: pool, reserve: newReserve(pool), resolvers: newReserve(pool), sql: queriesFor(schema), policy: policy,
 		authorize: cfg.Authorize, observer: cfg.Observer, log: log,
 	}, nil
 }
@@ -85,7 +87,17 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 // an error that names the field for a bad one.
 func (s *Store) PolicyFor(p *Policy) (Policy, error) {
 	policy := p.over(s.policy)
-	return policy, policy.validate()
+	if err := policy.validate(); err != nil {
+		return Policy{}, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	return policy, nil
+}
+
+// lockKey is the id of the advisory lock that stands for the call while it runs: 62 bits of the call's hash and two of
+// the UUID's variant, mixed with the schema, for two schemas in one database share the locks. Two calls with one lock
+// key merely hear "in progress" of each other; the primary key decides.
+func (s *Store) lockKey(id *identity) int64 {
+	return int64(binary.BigEndian.Uint64(id.ID[8:]) ^ s.sql.lockSpace)
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,45}$`)

@@ -2,11 +2,11 @@ package txidem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // unprotected runs the handler in a plain transaction (Policy.Disabled): no lock, no record, no replay.
@@ -23,18 +23,23 @@ func (s *Store) unprotected(ctx context.Context, id *identity, h handler) (outco
 	}
 	queued := &pgx.Batch{}
 	answer, err := handle(ctx, id, c, queued, h)
-	if err = c.check(err, id.policy); err != nil {
+	if err = c.check(err, id.policy); errors.Is(err, errEscaped) {
+		err = ErrHandlerEndedTx
+	}
+	if err != nil {
 		return outcome{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
-	var commit pgconn.CommandTag
-	queueCommit(queued, &commit)
-	if err := conn.SendBatch(ctx, queued).Close(); err != nil {
-		if c.status() == txLost {
-			err = c.lost(id, err)
-		}
-		return outcome{}, err
+	v := &verdict{}
+	v.watch(queued)
+	v.queueCommit(queued)
+	err = conn.SendBatch(ctx, queued).Close()
+	switch {
+	case v.escaped:
+		return outcome{}, ErrHandlerEndedTx
+	case !v.committed():
+		return outcome{}, c.refused(id, v, err)
 	}
 	return outcome{raw: answer}, nil
 }

@@ -1,6 +1,7 @@
 package txidem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -128,7 +129,9 @@ func (ws *waits) settle(id toolcall.ID, r *record) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if found, ok := ws.of[id]; ok {
-		found.record = r
+		shared := *r
+		shared.answer = bytes.Clone(r.answer) // the other one is its caller's, to do with as it likes
+		found.record = &shared
 		close(found.done)
 		delete(ws.of, id)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,8 +27,15 @@ const (
 // rawHandler is a tool's handler behind its types.
 type rawHandler func(ctx context.Context, tx pgx.Tx, args json.RawMessage) (json.RawMessage, error)
 
-// call answers one request.
-func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHandler) (*mcp.CallToolResult, error) {
+// call answers one request. Whatever panics on the way, in a hook of the server's or in a type of the tool's, does not
+// take the server with it (M06); the handler's own panics end in txidem.Run.
+func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHandler) (result *mcp.CallToolResult, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			d.adapter.log.ErrorContext(ctx, "mcpidem: a call panicked", "tool", d.name, "panic", v, "stack", string(debug.Stack()))
+			result, err = refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}.result(nil), nil
+		}
+	}()
 	scope, err := d.adapter.scope(ctx, req)
 	if err != nil {
 		d.adapter.log.ErrorContext(ctx, "mcpidem: a call was refused because its caller is not known", "tool", d.name, "error", err)
@@ -37,13 +46,13 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHa
 		return problem.result(nil), nil
 	}
 	request := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
-	result, err := txidem.Run(ctx, d.adapter.store, request, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
+	out, err := txidem.Run(ctx, d.adapter.store, request, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 		return h(ctx, tx, args)
 	})
 	if err != nil {
-		return d.failed(ctx, result, origin, err)
+		return d.failed(ctx, out, origin, err)
 	}
-	return succeeded(result), nil
+	return succeeded(out), nil
 }
 
 // keyOrigin says who chose the key, and so who can choose another one.
@@ -92,8 +101,11 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		}
 	}
 	if req.Extra != nil {
-		if header := req.Extra.Header.Get(HeaderKey); header != "" {
-			key, origin = header, fromHarness
+		switch headers := req.Extra.Header.Values(HeaderKey); {
+		case len(headers) > 1:
+			return bad(statusBadKey, "The request has more than one header Idempotency-Key.")
+		case len(headers) == 1 && headers[0] != "":
+			key, origin = unquote(headers[0]), fromHarness
 		}
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
@@ -107,6 +119,15 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
 	return key, origin, args, nil
+}
+
+// unquote reads a key that is written as a string of a structured field, as the draft for the header wants it: "abc" and
+// abc are one key. Everything else is taken as it is.
+func unquote(header string) string {
+	if len(header) < 2 || header[0] != '"' || header[len(header)-1] != '"' {
+		return header
+	}
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(header[1 : len(header)-1])
 }
 
 // failed says in the model's words what err means. A protocol error that the handler made stays one.

@@ -89,7 +89,7 @@ func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
 	var reused *txidem.KeyReusedError
 	var expired *txidem.ExpiredError
 	switch {
-	case errors.As(err, &failure) && !errors.Is(err, txidem.ErrHandlerEndedTx):
+	case errors.As(err, &failure) && failure != nil && !errors.Is(err, txidem.ErrHandlerEndedTx):
 		return failed(failure, replayed), true
 	case errors.As(err, &running):
 		seconds := int(math.Ceil(running.RetryAfter.Seconds()))
@@ -135,6 +135,9 @@ func differing(paths []string) string {
 	return fmt.Sprintf("This idempotency_key was used before, for other arguments: %s differ.", strings.Join(paths, ", "))
 }
 
+const unknownText = "It is not known whether this call was done. Do not try another way. " +
+	"Repeat exactly the same call with the same arguments: if it was done you will get its answer, and it will not be done twice."
+
 const noCallerText = "This server cannot tell who is calling, so it did nothing. Do not repeat the call; the people who run this server have to set up who may call it."
 
 // ofTheServer explains what went wrong on the server.
@@ -142,11 +145,10 @@ func ofTheServer(err error) (refusal, bool) {
 	var failure *toolcall.Failure
 	var fromDatabase *pgconn.PgError
 	switch {
-	case errors.As(err, &failure): // the handler committed by itself
+	case errors.As(err, &failure) && failure != nil: // the handler committed by itself
 		return refusal{Status: statusFailed, Code: failure.Code, Message: failure.Message}, true
 	case errors.Is(err, txidem.ErrOutcomeUnknown):
-		return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: "It is not known whether this call was done: the answer of the database was lost. " +
-			"Do not try another way. Repeat exactly the same call with the same arguments: if it was done you will get its answer, and it will not be done twice."}, true
+		return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}, true
 	case errors.Is(err, txidem.ErrHandlerEndedTx):
 		return refusal{Status: statusFault, Message: "This tool has a fault, and it is not known what it did. Do not repeat the call; tell the people who run this tool."}, true
 	case errors.Is(err, txidem.ErrUnavailable), errors.As(err, &fromDatabase) && passes(fromDatabase.Code):

@@ -93,11 +93,8 @@ func (in *input) decode(args json.RawMessage, target any) error {
 		return fmt.Errorf("%w: %w", errArguments, err)
 	}
 	if in.defaults {
-		withDefaults, err := json.Marshal(values)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errArguments, err)
-		}
-		if err := unmarshalExactNames(withDefaults, target); err != nil {
+		var err error
+		if args, err = withDefaults(args, values); err != nil {
 			return fmt.Errorf("%w: %w", errArguments, err)
 		}
 	}
@@ -109,6 +106,27 @@ func (in *input) decode(args json.RawMessage, target any) error {
 		return fmt.Errorf("%w: %w", errArguments, err)
 	}
 	return nil
+}
+
+// withDefaults adds to the given JSON what only the filled one has. What was given keeps its spelling, and so its digits.
+func withDefaults(given json.RawMessage, filled any) (json.RawMessage, error) {
+	object, ok := filled.(map[string]any)
+	var members map[string]json.RawMessage
+	if !ok || json.Unmarshal(given, &members) != nil || members == nil {
+		return given, nil
+	}
+	for name, value := range object {
+		var err error
+		if member, ok := members[name]; ok {
+			members[name], err = withDefaults(member, value)
+		} else {
+			members[name], err = marshal(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return marshal(members)
 }
 
 // unmarshalExactNames is encoding/json's Unmarshal, but for one thing: "CENTS" is not taken for "cents", as the
@@ -141,8 +159,11 @@ func outputFor[Out any](t *mcp.Tool) (*output, error) {
 // encode makes the answer's bytes and checks them, while there is a transaction to roll back: the SDK would check
 // after the commit (M03).
 func (o *output) encode(out any) (json.RawMessage, error) {
-	if v := reflect.ValueOf(out); v.Kind() == reflect.Pointer && v.IsNil() {
-		out = reflect.New(v.Type().Elem()).Interface() // as the SDK does: never null for a struct
+	switch v := reflect.ValueOf(out); { // as the SDK does: never null for an object
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		out = reflect.New(v.Type().Elem()).Interface()
+	case v.Kind() == reflect.Map && v.IsNil():
+		out = reflect.MakeMap(v.Type()).Interface()
 	}
 	raw, err := marshal(out)
 	if err != nil {
