@@ -84,8 +84,10 @@ func TestFiles_Offences(t *testing.T) {
 // statements that control transactions, settings or the session, and
 // CONCURRENTLY anywhere.
 func offences(sql string) []string {
-	first := []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare",
-		"vacuum", "set", "reset", "discard", "call", "cluster"}
+	first := []string{
+		"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare",
+		"vacuum", "set", "reset", "discard", "call", "cluster",
+	}
 	var bad []string
 	atStart := true
 	for _, word := range words(sql) {

@@ -58,7 +58,7 @@ func newRecord(id *identity, c *claim, state string, answer []byte) *record {
 		state: state, attempt: c.token, answer: answer,
 	}
 	if id.explicit {
-		r.fields, _ = canonjson.Fields(id.args, id.rules, r.attempt.Bytes[:]) // they are good to name paths, no more
+		r.fields = canonjson.FieldsOf(id.canon, r.attempt.Bytes[:])
 	}
 	return r
 }
@@ -76,6 +76,9 @@ func (r *record) differing(id *identity) []string {
 func (r *record) isOf(id *identity) error {
 	if r.scope != id.scope || r.tool != id.tool || r.key != id.key {
 		return fmt.Errorf("%w: %s belongs to another scope, tool or key", ErrRecord, id.ID)
+	}
+	if r.state != stateSucceeded && r.state != stateFailed {
+		return fmt.Errorf("%w: it is %q; upgrade this process to the release that wrote it", ErrRecord, r.state)
 	}
 	return nil
 }

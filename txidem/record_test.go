@@ -176,6 +176,18 @@ func TestRun_K09_OlderRecordIsJudgedByItsOwnVersion(t *testing.T) {
 	}
 }
 
+func TestRun_K09_RecordInAStateThatIsNotOursIsNotShown(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	if _, err := Run(t.Context(), f.store, request("k"), writes("k")); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(`update txonce.call set state = 'leased'`)
+	if got, err := Run(t.Context(), f.store, request("k"), writes("k")); !errors.Is(err, ErrRecord) || got.Raw != nil || f.effects("k") != 1 {
+		t.Errorf("got %+v, %v, %d effects", got, err, f.effects("k"))
+	}
+}
+
 func TestRun_K01_RecordOfAnotherIdentityIsNeverShown(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil, nil)

@@ -1,6 +1,7 @@
 package txidem
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,7 @@ type identity struct {
 	scope, tool, key string
 	args             json.RawMessage
 	rules            *canonjson.Rules
+	canon            []byte // of the arguments that count, in the current version
 	fingerprint      [32]byte
 	policy           Policy
 	keep             keepFor
@@ -65,13 +67,14 @@ func (s *Store) identify(req Request) (*identity, error) {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	fingerprint, err := canonjson.Sum(canonjson.Version, args, req.Rules.compiled())
+	canon, err := canonjson.Canonical(canonjson.Version, args, req.Rules.compiled())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrArgs, err)
 	}
+	fingerprint := sha256.Sum256(canon)
 	id := &identity{
 		scope: req.Scope, tool: req.Tool, args: args, rules: req.Rules.compiled(),
-		fingerprint: fingerprint, policy: policy, event: &Event{},
+		canon: canon, fingerprint: fingerprint, policy: policy, event: &Event{},
 		key: "h:" + hex.EncodeToString(fingerprint[:]), keep: keepFor(policy.Window),
 	}
 	if req.Key != "" {

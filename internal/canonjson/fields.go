@@ -47,9 +47,14 @@ func Fields(raw []byte, rules *Rules, salt []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return FieldsOf(canon, salt), nil
+}
+
+// FieldsOf is Fields for those who have what Canonical of the current version returned, and nothing else.
+func FieldsOf(canon, salt []byte) []byte {
 	o := outline{text: canon, hasher: newHasher(salt)}
 	o.grow()
-	return o.encode([]byte{fieldsVersion, Version}, 0, make([]byte, 0, maxPath)), nil
+	return o.encode([]byte{fieldsVersion, Version}, 0, make([]byte, 0, maxPath))
 }
 
 // outline is the top of a document: as many levels as the limits allow, breadth first, so that a long list deep down

@@ -34,8 +34,9 @@ type Config struct {
 	// Defaults to none.
 	Parameters map[string]string
 
-	// Durable keeps fsync, synchronous_commit and full_page_writes on, as a
-	// server with data worth keeping would have them. Defaults to false.
+	// Durable keeps fsync, synchronous_commit and full_page_writes on and the
+	// data on disk, as a server with data worth keeping would have them.
+	// Defaults to false.
 	Durable bool
 
 	// ListenTCP makes the server listen on a free port of 127.0.0.1, with a
@@ -94,7 +95,7 @@ func (c *Config) withDefaults() (*Config, error) {
 		d.host.folders = installFolders()
 	}
 	if d.host.bases == nil {
-		d.host.bases = dataBases()
+		d.host.bases = dataBases(d.Durable)
 	}
 	if d.host.connectTimeout == 0 {
 		d.host.connectTimeout = connectTimeout

@@ -152,7 +152,7 @@ func noEnv(string) string { return "" }
 // short paths, unlike t.TempDir. It is empty again when the test ends.
 func newBase(t *testing.T) string {
 	t.Helper()
-	base, err := os.MkdirTemp(dataBases()[0], "devpg-test-")
+	base, err := os.MkdirTemp(dataBases(false)[0], "devpg-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

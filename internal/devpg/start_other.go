@@ -16,4 +16,4 @@ func startOwn(context.Context, *Config) (*Server, error) {
 
 func installFolders() []string { return nil }
 
-func dataBases() []string { return nil }
+func dataBases(bool) []string { return nil }

@@ -28,9 +28,9 @@ type workDir struct {
 
 // dataBases are the directories to put servers in, best first. Not the
 // directories of tests: root's have parents that the server cannot enter.
-func dataBases() []string {
+func dataBases(durable bool) []string {
 	var bases []string
-	if roomyTmpfs("/dev/shm") {
+	if !durable && roomyTmpfs("/dev/shm") { // an fsync there costs nothing and keeps nothing
 		bases = append(bases, "/dev/shm")
 	}
 	if bases = append(bases, filepath.Clean(os.TempDir())); bases[len(bases)-1] != "/tmp" {
