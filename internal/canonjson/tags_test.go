@@ -1,3 +1,5 @@
+//lint:file-ignore SA5008,U1000 odd tags and unseen fields are what is tested here
+
 package canonjson
 
 import (
