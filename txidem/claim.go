@@ -85,13 +85,7 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 			return err
 		})
 	}
-	lock := func() {
-		idle := strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)
-		probe := strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10) // in seconds; two of them are missed
-		b.Queue(s.sql.claim, s.lockKey(id), c.token.String(), idle, probe).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&c.won, nil, nil, nil, &c.synchronous)
-		})
-	}
+	lock := func() { s.queueLock(b, id, c) }
 	if readsFreshSnapshots(id.policy.Isolation) {
 		b.BeginTx(pgx.TxOptions{IsoLevel: id.policy.Isolation, AccessMode: pgx.ReadWrite})
 		lock()
@@ -109,6 +103,30 @@ func (s *Store) claimBatch(id *identity, c *claim) *pgx.Batch {
 // decided reports whether the record that was read answers the call.
 func (c *claim) decided(policy Policy) bool {
 	return c.record != nil && (!c.record.expired || policy.OnExpired == Refuse)
+}
+
+// queueLock queues sqlClaim in the form that fits the connection.
+func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) {
+	local := c.conn.Conn().PgConn().Conn().RemoteAddr().Network() == "unix"
+	args := []any{s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)}
+	if !local {
+		args = append(args, strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10)) // in seconds; two probes are missed
+	}
+	known := platform(s.platform.Load())
+	b.Queue(s.sql.claims[claimForm{known, local}], args...).QueryRow(func(row pgx.Row) error {
+		var linux bool
+		if err := row.Scan(&c.won, nil, nil, nil, &c.synchronous, &linux); err != nil {
+			return err
+		}
+		if known == platformUnknown {
+			learned := platformOther
+			if linux {
+				learned = platformLinux
+			}
+			s.platform.Store(int32(learned))
+		}
+		return nil
+	})
 }
 
 // confirm ends the claim's transaction by a commit in place of a rollback, so that the record that was read is as durable

@@ -34,6 +34,9 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 
 // resolved finds out what became of a last round trip whose answer was lost. Others it leaves as they are.
 func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *record, err error) (*record, error) {
+	if err == nil {
+		return rec, nil
+	}
 	var lost *OutcomeUnknownError
 	if !errors.As(err, &lost) {
 		return rec, err

@@ -13,7 +13,7 @@ type queries struct {
 	schema    string
 	lockSpace uint64 // mixed into lock keys
 
-	claim  string
+	claims claims
 	guard  string
 	read   string
 	forget string
@@ -33,7 +33,7 @@ func queriesFor(schema string) queries {
 		schema:    schema,
 		lockSpace: binary.BigEndian.Uint64(space[:]),
 
-		claim:  sqlClaim,
+		claims: newClaims(),
 		guard:  sqlGuard,
 		read:   in(sqlRead),
 		forget: in(sqlForget),
@@ -49,21 +49,59 @@ func queriesFor(schema string) queries {
 
 // sqlClaim takes the call's lock or fails at once, and leaves settings in the transaction, local ones, that end with it:
 // the attempt's token, which only this transaction can show when it writes the record, and those that make Postgres end
-// the transaction of a client that vanished: idle in it, in the middle of a statement (a closed connection is looked for
-// each second), without a word (keepalives), or without reading what it asked for (R20). The socket's settings mean
-// nothing on a Unix socket and are not known everywhere, hence the look at the platform. The last column says whether a
-// commit that can be seen may still be waiting for a standby.
+// the transaction of a client that vanished: idle in it, and what settingsOf adds. The last columns say whether a commit
+// that can be seen may still be waiting for a standby, and which platform the server runs on.
 const sqlClaim = `
 select pg_try_advisory_xact_lock($1::bigint),
        set_config('txonce.attempt', $2::text, true),
        set_config('idle_in_transaction_session_timeout', $3::text, true),
-       case when version() like '%-linux-%'
-            then set_config('client_connection_check_interval', '1000', true)
-              || set_config('tcp_user_timeout', $3::text, true)
-              || set_config('tcp_keepalives_idle', $4::text, true)
-              || set_config('tcp_keepalives_interval', $4::text, true)
-              || set_config('tcp_keepalives_count', '2', true) end,
-       current_setting('synchronous_standby_names') <> ''`
+       {settings},
+       current_setting('synchronous_standby_names') <> '',
+       {platform}`
+
+// The settings that free the claim of a client that vanished in the middle of a statement (a closed connection is looked
+// for each second), without a word (keepalives), or without reading what it asked for (R20). A socket's settings cost
+// microseconds and mean nothing on a Unix socket; a server that is not on Linux may refuse them.
+const (
+	settingsLocal = `set_config('client_connection_check_interval', '1000', true)`
+	settingsTCP   = settingsLocal + `
+    || set_config('tcp_user_timeout', $3::text, true)
+    || set_config('tcp_keepalives_idle', $4::text, true)
+    || set_config('tcp_keepalives_interval', $4::text, true)
+    || set_config('tcp_keepalives_count', '2', true)`
+	isLinux = `version() like '%-linux-%'`
+)
+
+// platform is what a store has learned of its server.
+type platform int32
+
+const (
+	platformUnknown platform = iota
+	platformLinux
+	platformOther
+)
+
+// claims are the forms of sqlClaim, by platform and by whether the connection is a socket of this machine.
+type claims map[claimForm]string
+
+type claimForm struct {
+	platform platform
+	local    bool
+}
+
+func newClaims() claims {
+	form := func(settings, platform string) string {
+		return strings.NewReplacer("{settings}", settings, "{platform}", platform).Replace(sqlClaim)
+	}
+	return claims{
+		{platformUnknown, true}:  form("case when "+isLinux+" then "+settingsLocal+" end", isLinux),
+		{platformUnknown, false}: form("case when "+isLinux+" then "+settingsTCP+" end", isLinux),
+		{platformLinux, true}:    form(settingsLocal, "true"),
+		{platformLinux, false}:   form(settingsTCP, "true"),
+		{platformOther, true}:    form("null::text", "false"),
+		{platformOther, false}:   form("$4::text", "false"),
+	}
+}
 
 // sqlGuard fails when this is not the transaction that the claim began. It stands in front of a rollback: what a handler
 // committed by itself and then regretted has escaped all the same.

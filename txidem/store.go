@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -55,6 +56,7 @@ type Store struct {
 	observer  Observer
 	log       *slog.Logger
 	waits     waits
+	platform  atomic.Int32 // what is known of the server, a platform
 }
 
 // New makes a store on the pool. It does not connect. It returns an error that names the field for a bad config.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/migrations"
+)
+
+// database is the server with our tables in it.
+type database struct {
+	server     *devpg.Server
+	admin      *pgx.Conn // for what is not measured
+	calls      string    // the schema of txonce
+	sql        queries
+	durability string // what the server says about it
+	checkpoint string // why there is none, if so
+}
+
+// openDatabase uses the server at url, or finds or starts one if that is empty.
+func openDatabase(ctx context.Context, url string) (*database, error) {
+	server, err := devpg.Start(ctx, &devpg.Config{
+		URL:     url,
+		Durable: true,
+		// Neither may fall into one shape's cell and not into another's.
+		Parameters: map[string]string{"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	db := &database{server: server, calls: fmt.Sprint("txonce_bench_", os.Getpid())}
+	app := db.calls + "_app"
+	db.sql = queriesFor(app, db.calls)
+	if err := db.prepare(ctx); err != nil {
+		return nil, errors.Join(err, db.close(context.WithoutCancel(ctx)))
+	}
+	return db, nil
+}
+
+func (db *database) prepare(ctx context.Context) (err error) {
+	if db.admin, err = pgx.Connect(ctx, db.server.URL()); err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, db.server.URL())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := migrations.Up(ctx, pool, &migrations.Config{Schema: db.calls}); err != nil {
+		return err
+	}
+	if _, err := db.admin.Exec(ctx, db.sql.create); err != nil {
+		return err
+	}
+	return db.admin.QueryRow(ctx, `select 'fsync ' || current_setting('fsync') || ', synchronous_commit ' ||
+		current_setting('synchronous_commit') || ', full_page_writes ' || current_setting('full_page_writes')`).Scan(&db.durability)
+}
+
+// close drops what was made, also in a server that stays.
+func (db *database) close(ctx context.Context) error {
+	var err error
+	if db.admin != nil {
+		_, err = db.admin.Exec(ctx, db.sql.drop)
+		err = errors.Join(err, db.admin.Close(ctx))
+	}
+	return errors.Join(err, db.server.Stop())
+}
+
+// empty makes all tables empty and writes out what earlier cells have left to write.
+func (db *database) empty(ctx context.Context) error {
+	if _, err := db.admin.Exec(ctx, db.sql.empty); err != nil {
+		return err
+	}
+	if db.checkpoint != "" {
+		return nil
+	}
+	_, err := db.admin.Exec(ctx, `checkpoint`)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "42501" {
+		db.checkpoint, err = refused.Message, nil // somebody's server, on which we may not
+	}
+	return err
+}
+
+// tally is what is in the tables: rows of effects, finished records of txonce, finished claims of five.
+type tally struct{ effects, records, claims int }
+
+func (t tally) times(n int) tally { return tally{t.effects * n, t.records * n, t.claims * n} }
+func (t tally) plus(o tally) tally {
+	return tally{t.effects + o.effects, t.records + o.records, t.claims + o.claims}
+}
+
+func (db *database) tally(ctx context.Context) (t tally, err error) {
+	err = db.admin.QueryRow(ctx, db.sql.tally).Scan(&t.effects, &t.records, &t.claims)
+	return t, err
+}
+
+// written returns the bytes of WAL written so far.
+func (db *database) written(ctx context.Context) (bytes int64, err error) {
+	err = db.admin.QueryRow(ctx, `select (pg_current_wal_lsn() - '0/0')::bigint`).Scan(&bytes)
+	return bytes, err
+}

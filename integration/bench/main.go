@@ -1,0 +1,118 @@
+// Bench says what protection costs: it runs the same write with and without it, in turn and in one process against one
+// Postgres, and prints how they compare.
+//
+//	go run ./integration/bench            # about three minutes
+//	go run ./integration/bench -quick     # a second or two: does it work, not how fast
+//
+// The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
+// benchmark works in schemas of its own and drops them at the end.
+//
+// # Shapes
+//
+//   - bare: BEGIN, the effect (one row), COMMIT. What one would write without protection.
+//   - floor: bare, and the row that ours would write as the call's record, in the same number of turns. Nothing that
+//     keeps a record in the effect's transaction can be faster on a socket.
+//   - five: BEGIN, claim the key by INSERT ... ON CONFLICT, the effect, UPDATE of the claim, COMMIT. The usual form, in one
+//     transaction.
+//   - ours: [txidem.Run] with a key, all of it: identity, canonical arguments, lock, effect, record, encoding.
+//   - replay: [txidem.Run] of calls that are recorded already.
+//
+// # How it measures
+//
+// A setting is a link (a socket, or a millisecond of network) and a number of workers. In each round, and in each setting,
+// the shapes take turns, a tenth of a second each, until each has had its time; who is first rotates. So whatever else the
+// machine does hits all of them alike. They share the connections, so that none has the luck of better placed server
+// processes, and the tables, so that none has a larger one. Each turn of a setting begins with empty tables, a CHECKPOINT and
+// a warm-up. The autovacuum of a throwaway server is off.
+//
+// Each setting is checked in each round: so many calls, so many effects, records and claims, or the benchmark fails.
+//
+// A number in the table is the median of all slices. A ratio is the median of the ratios of slices that were neighbours;
+// behind it is the range in which the middle half of those lies.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// options are what the command line may say.
+type options struct {
+	rounds int
+	time   time.Duration // of a shape in a setting and a round
+	known  int           // records that replay finds
+	url    string        // of the server, for tests; empty means that devpg decides
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parseOptions(os.Args[1:], os.Stderr)
+	if err != nil {
+		os.Exit(2) // package flag has said why
+	}
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	o := options{known: 1000}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.rounds, "rounds", 5, "rounds; medians of fewer than 5 say little")
+	flags.DurationVar(&o.time, "time", time.Second, "how long each shape is measured, in each setting and round")
+	quick := flags.Bool("quick", false, "one very short round, to see that it works")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if *quick {
+		o = options{rounds: 1, time: 20 * time.Millisecond, known: 50}
+	}
+	if flags.NArg() > 0 || o.rounds < 1 || o.time <= 0 {
+		err := fmt.Errorf("bench: -rounds and -time must be positive, and there are no arguments")
+		fmt.Fprintln(stderr, err)
+		return options{}, err
+	}
+	return o, nil
+}
+
+// run measures everything and prints the report on stdout, its progress on stderr.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	began := time.Now()
+	db, err := openDatabase(ctx, o.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstOf(err, db.close(context.WithoutCancel(ctx))) }()
+	fmt.Fprintf(stderr, "bench: PostgreSQL %s, %s\n", db.server.Version(), db.server.Source())
+
+	links, closeLinks, err := openLinks(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer closeLinks()
+	b := &bench{db: db, options: o, shapes: shapes(), links: links, samples: make(map[cell][]sample), progress: stderr}
+	if b.turns, err = countTurns(ctx, db, b.shapes); err != nil {
+		return err
+	}
+	if err := b.measureAll(ctx); err != nil {
+		return err
+	}
+	return b.report(stdout, time.Since(began))
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
