@@ -40,6 +40,8 @@ func (s *Store) resolve(ctx context.Context, id *identity, c *claim, lost *Outco
 		return nil, lost
 	case rec == nil && time.Since(c.sent) >= time.Duration(id.keep): // it may have been there, expired and been swept
 		return nil, lost
+	case rec == nil && c.idle >= id.policy.IdleInTx: // Postgres ended the idle transaction, and said so to nobody
+		return nil, idleTooLong(lost.Err)
 	case rec == nil || rec.attempt != c.token: // a rival's record would not be there, had ours committed
 		return nil, fmt.Errorf("%w: %w: %w", errUndone, ErrUnavailable, lost.Err)
 	}
