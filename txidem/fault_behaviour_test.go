@@ -22,6 +22,9 @@ type behaviour struct {
 	do func(r *handlerRun, n int) error
 }
 
+// GoString is what rapid prints.
+func (b behaviour) GoString() string { return b.name }
+
 // ending is how a call ends.
 type ending int
 

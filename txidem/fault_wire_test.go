@@ -46,10 +46,12 @@ func writeRun(ctx context.Context, tx pgx.Tx, intent string, run int) error {
 	return err
 }
 
-// ran returns which runs have left an effect, by intent.
-func (f *fixture) ran() map[string][]int {
+// ran returns which runs have left an effect, by intent, in order.
+func (f *fixture) ran() map[string][]int { return f.ranLike("%") }
+
+func (f *fixture) ranLike(intents string) map[string][]int {
 	f.t.Helper()
-	rows, err := f.pool.Query(f.t.Context(), `select intent, run from ran`)
+	rows, err := f.pool.Query(f.t.Context(), `select intent, run from ran where intent like $1 order by run`, intents)
 	if err != nil {
 		f.t.Fatal(err)
 	}

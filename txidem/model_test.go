@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,75 +57,6 @@ func TestModel_R02_R05_R06_R08_R12_CallsFollowTheModel(t *testing.T) {
 			f.clean()
 		})
 	}
-}
-
-// intent is an identity, and what the model knows of it.
-type intent struct {
-	scope, key string
-	name       string // on its effects
-	refuse     bool   // its policy after expiry
-	args       [2][]string
-
-	state   toolcall.State
-	argsOf  int    // of the recorded call
-	raw     string // what is recorded: an answer, or a failure
-	failed  bool
-	at      time.Time // when it was first told, zero where it was not
-	effects []int     // the runs whose effects are committed, in all its lives
-}
-
-// recorded reports whether there is a row.
-func (i *intent) recorded() bool { return i.state != toolcall.StateNone }
-
-// free reports whether a call would run.
-func (i *intent) free() bool {
-	return !i.recorded() || i.state == toolcall.StateExpired && !i.refuse
-}
-
-// The same arguments in several spellings, and others in several spellings.
-var (
-	someArgs  = []string{`{"order":"A-1","cents":1050}`, ` { "cents" : 1.05e3, "order" : "\u0041-1" } `, `{"order":"A-1","cents":1050.00}`}
-	otherArgs = []string{`{"order":"A-1","cents":99}`, `{"cents":0.99e2,"order":"A-1"}`}
-)
-
-type world struct {
-	f       *fixture
-	gone    *atomic.Bool // the database, for new connections
-	name    string
-	run     int // counts the runs of all handlers: their answers are all different
-	intents []*intent
-}
-
-func newWorld(f *fixture, gone *atomic.Bool, name string) *world {
-	w := &world{f: f, gone: gone, name: name}
-	add := func(scope, key string, refuse bool, args ...[]string) {
-		i := &intent{scope: name + "-" + scope, key: key, refuse: refuse, state: toolcall.StateNone}
-		i.name = name + " " + scope + " " + key + " " + args[0][0]
-		copy(i.args[:], args)
-		w.intents = append(w.intents, i)
-	}
-	for _, key := range []string{"k1", "k2"} {
-		add("alice", key, false, someArgs, otherArgs)
-		add("bob", key, false, someArgs, otherArgs)
-		add("carol", key, true, someArgs, otherArgs)
-	}
-	add("alice", "", false, someArgs)
-	add("alice", "", true, otherArgs)
-	return w
-}
-
-func (w *world) any(t *rapid.T) *intent {
-	names := make([]string, len(w.intents))
-	for n, i := range w.intents {
-		names[n] = i.name[len(w.name)+1:]
-	}
-	drawn := rapid.SampledFrom(names).Draw(t, "intent")
-	for n, i := range w.intents {
-		if names[n] == drawn {
-			return i
-		}
-	}
-	return nil
 }
 
 // some draws an intent for which ok is true.
@@ -192,7 +121,7 @@ type plan struct {
 
 // planFor draws a call of i that fits what is recorded.
 func (w *world) planFor(t *rapid.T, i *intent) plan {
-	p := plan{intent: i, behaviour: w.behaviour(t), args: i.argsOf}
+	p := plan{intent: i, behaviour: anyBehaviour(t), args: i.argsOf}
 	if i.free() {
 		p.args = w.argsFor(t, i)
 	}
@@ -219,18 +148,8 @@ func (w *world) argsFor(t *rapid.T, i *intent) int {
 	return rapid.IntRange(0, 1).Draw(t, "which arguments")
 }
 
-func (w *world) behaviour(t *rapid.T) behaviour {
-	names := make([]string, len(behaviours))
-	for n, b := range behaviours {
-		names[n] = b.name
-	}
-	drawn := rapid.SampledFrom(names).Draw(t, "handler")
-	for _, b := range behaviours {
-		if b.name == drawn {
-			return b
-		}
-	}
-	return behaviour{}
+func anyBehaviour(t *rapid.T) behaviour {
+	return rapid.SampledFrom(behaviours).Draw(t, "handler")
 }
 
 // judge compares a call with the model, and takes over what it did.
@@ -310,7 +229,7 @@ func (i *intent) keep(args int, raw string, failed bool, at time.Time, effects .
 func (w *world) mismatch(t *rapid.T) {
 	i := w.some(t, func(i *intent) bool { return !i.free() && i.args[1] != nil })
 	req := w.request(t, i, 1-i.argsOf)
-	m := w.make(plan{i, w.behaviour(t), 1 - i.argsOf, req}, nil)
+	m := w.make(plan{i, anyBehaviour(t), 1 - i.argsOf, req}, nil)
 	var reused *KeyReusedError
 	if !errors.As(m.err, &reused) || Retryable(m.err) || len(m.runs) != 0 || m.Raw != nil || m.Replayed {
 		t.Fatalf("got %+v, %v, %d runs; want ErrKeyReused", m.Result, m.err, len(m.runs))
@@ -451,66 +370,4 @@ func (w *world) forget(t *rapid.T) {
 	if was {
 		i.state = toolcall.StateNone
 	}
-}
-
-// row is a record, or what the model makes of it.
-type row struct {
-	Intent, State, Answer string
-	Expired               bool
-}
-
-// check compares the whole of this world with the model.
-func (w *world) check(t *rapid.T) {
-	effects, records := make(map[string][]int), make(map[string]row)
-	for _, i := range w.intents {
-		if i.effects != nil {
-			effects[i.name] = i.effects
-		}
-		if i.recorded() {
-			state := stateSucceeded
-			if i.failed {
-				state = stateFailed
-			}
-			records[w.id(i).String()] = row{Intent: i.scope, State: state, Answer: i.raw, Expired: i.state == toolcall.StateExpired}
-		}
-	}
-	if diff := cmp.Diff(effects, w.effects()); diff != "" {
-		t.Fatalf("I1: effects are not the model's (-model +database):\n%s", diff)
-	}
-	if diff := cmp.Diff(records, w.records()); diff != "" {
-		t.Fatalf("I2: records are not the model's (-model +database):\n%s", diff)
-	}
-	w.f.idle()
-	if n := w.f.store.waits.len(); n != 0 {
-		t.Fatalf("%d waits are left behind", n)
-	}
-}
-
-func (w *world) effects() map[string][]int {
-	found := make(map[string][]int)
-	for intent, runs := range w.f.ran() {
-		if strings.HasPrefix(intent, w.name+" ") {
-			slices.Sort(runs) // the model's are in order
-			found[intent] = runs
-		}
-	}
-	return found
-}
-
-func (w *world) records() map[string]row {
-	found := make(map[string]row)
-	rows, err := w.f.pool.Query(w.f.t.Context(), `select id::text, scope, state, convert_from(answer, 'UTF8'), expires_at <= clock_timestamp()
-		from txonce.call where scope like $1`, w.name+"-%")
-	if err != nil {
-		w.f.t.Fatal(err)
-	}
-	var id string
-	var r row
-	if _, err := pgx.ForEachRow(rows, []any{&id, &r.Intent, &r.State, &r.Answer, &r.Expired}, func() error {
-		found[id] = r
-		return nil
-	}); err != nil {
-		w.f.t.Fatal(err)
-	}
-	return found
 }

@@ -35,7 +35,7 @@ const (
 func Nothing([]byte) int { return 0 }
 
 // AllBut is a [Fault].Pass that keeps back the last messages of the write. pgx ends each round trip with a Sync, and the
-// message in front of it has the server execute the last statement.
+// message in front of it has the server execute the last statement; in the simple protocol it is one message in all.
 func AllBut(messages int) func(b []byte) int {
 	return func(b []byte) int {
 		var starts []int
