@@ -8,20 +8,33 @@
 //		Scope: tenant, Tool: "issue_refund", Key: key, Args: args,
 //	}, func(ctx context.Context, tx pgx.Tx) (Receipt, error) { … })
 //
-// [Retryable] says of an error whether to repeat the same call. Repeating it with the same key is never unsafe.
+// [Retryable] says of an error whether to repeat the same call; repeating it with the same key is never unsafe. [Policy]
+// sets times and sizes per tool, [NewRules] which arguments count, [NewSweeper] removes what has expired, [Store.Status] tells
+// how far a call is, and an [Observer] hears how each one ended.
 //
 // # What it promises
 //
 // A call is identified by scope, tool and key, or by the hash of its arguments where no key is given. For one identity,
 // as long as its record is kept:
 //
-//   - at most one effect is committed, whichever process, connection or server dies at which moment;
-//   - the answer is the first one, byte for byte, and never an error where the first one was none;
-//   - a record never answers another scope, another tool, or other arguments;
-//   - a caller is never told "failed" of what committed, nor "done" of what did not: where it cannot be known,
-//     [ErrOutcomeUnknown] says so;
-//   - a call that does not end leaves nothing behind: no lock outlives its connection by more than a second, nor a client
-//     that vanished without a word by more than [Policy].IdleInTx.
+//	when the process, connection or server dies    effect            a repeated call
+//	before the handler has returned                rolled back       runs
+//	before Postgres has read COMMIT                rolled back       runs
+//	while Postgres commits                         with the record   gets the answer, or runs
+//	after the commit                               committed         gets the answer
+//
+//	when the handler                               effect            the caller, and a repeated call
+//	returns a result                               committed         the answer, byte for byte
+//	returns Fail(…)                                rolled back       the failure
+//	returns another error, or panics               rolled back       the error; runs
+//	ignores an SQL error                           rolled back       ErrTxAborted; runs
+//	commits by raw SQL                             stays             ErrHandlerEndedTx; a failure
+//
+// A record never answers another scope, another tool or other arguments. A caller is never told "failed" of what
+// committed, nor "done" of what did not: where the answer of COMMIT is lost, the outcome is found out over a second
+// connection, and where it cannot be known, [ErrOutcomeUnknown] says so. A call that does not end leaves nothing behind:
+// no lock outlives its connection by more than a second, nor a client that vanished without a word by much more than
+// Policy.IdleInTx.
 //
 // A duplicate of a running call waits without a connection, up to [Policy].Wait, and then hears [ErrInProgress]. While
 // a call runs, its arguments cannot be seen: another payload under its key hears [ErrInProgress] too, and [ErrKeyReused] once
@@ -36,11 +49,16 @@
 //
 // # Limits
 //
-//   - What a handler does outside tx is not protected, and may happen more than once.
+//   - What a handler does outside tx is not protected, and may happen more than once. tx.Conn and tx.LargeObjects give the
+//     connection itself: what keeps them is not stopped.
+//   - A handler that commits by raw SQL gives up its lock: a duplicate that comes before it returns runs as well.
 //   - Scope, tool and key have at most 255 bytes of printable text; arguments at most 4 MiB, 64 levels deep, with numbers of
 //     at most 1024 digits; an answer at most 16 MiB ([Policy].MaxAnswer).
+//   - Window and Retention lie between 1 ms and 10 years, IdleInTx between 10 ms and a day, CommitTimeout is at most an hour.
 //   - Text of arguments is compared as it is: NFC and NFD are two values.
 //   - A retry that comes after the record has expired runs again.
+//   - An administrator who cancels a backend that waits for a synchronous standby makes Postgres say "committed" of what no
+//     standby has; everyone who asks is told so.
 //   - An asynchronous failover may lose effect and record together; a jump of the database's clock expires records early.
 //   - Behind pgbouncer in transaction mode, pgx needs QueryExecModeCacheDescribe or QueryExecModeExec.
 //
