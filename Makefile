@@ -23,7 +23,7 @@ demo: ## See an agent retry over a network that loses answers (SEED=n repeats th
 .PHONY: test
 test: ## Run all tests of all modules, race detector on, and say which Postgres they use
 	@sh scripts/setup.sh race
-	$(WITHPG) $(GO) test -race $(PACKAGES) ./integration/...
+	$(WITHPG) $(GO) test -race -timeout 20m $(PACKAGES) ./integration/...
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (PLANT=1 plants a fault and must fail)

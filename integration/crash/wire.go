@@ -45,7 +45,7 @@ const (
 // By these the turns of a call are known.
 const (
 	claimText  = "set_config('txonce.attempt'"
-	finishText = "insert into txonce.call"
+	finishText = "insert into \"txonce\".call"
 	slowText   = "pg_sleep"
 )
 
