@@ -321,7 +321,8 @@ func TestSum_K04_SizeIsBounded(t *testing.T) {
 	}
 }
 
-// Shapes that would take minutes if anything were quadratic in the input, or if a number were expanded.
+// Shapes that would take hours if anything were quadratic in the input, or if a number were expanded. The bound is on that,
+// not on speed: no machine is slow enough to miss it otherwise.
 func TestSum_K04_HostileInputIsQuick(t *testing.T) {
 	t.Parallel()
 	var names, escaped strings.Builder
@@ -348,7 +349,7 @@ func TestSum_K04_HostileInputIsQuick(t *testing.T) {
 	} {
 		start := time.Now()
 		_, _ = Sum(Version, []byte(raw), nil)
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > 3*time.Minute {
 			t.Errorf("%s: %d bytes took %v", name, len(raw), took)
 		}
 	}
