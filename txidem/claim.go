@@ -3,15 +3,12 @@ package txidem
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -30,6 +27,7 @@ type claim struct {
 	sent time.Time     // when turn 1 was sent: Postgres has been idle since then at the earliest
 	idle time.Duration // the longest time that the handler went without SQL
 
+	stale bool // turn 1 failed for reasons of the connection
 	ended bool // the handler ended the transaction by itself
 }
 
@@ -37,7 +35,7 @@ type claim struct {
 // happened before it, so what fails for reasons of the connection gets one more try on another one (R11).
 func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 	c, err := s.claimOnce(ctx, id)
-	if err != nil && ctx.Err() == nil && isStale(err) {
+	if err != nil && ctx.Err() == nil && c.stale {
 		c, err = s.claimOnce(ctx, id)
 	}
 	if err != nil {
@@ -49,21 +47,22 @@ func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return &claim{}, err
 	}
 	c := &claim{conn: conn, token: newToken(), sent: time.Now()}
 	if err := checkServer(conn.Conn().PgConn().ParameterStatus("server_version")); err != nil {
 		conn.Release()
-		return nil, err
+		return &claim{}, err
 	}
 	results := conn.SendBatch(ctx, s.claimBatch(id, c))
 	c.tx = results.Tx()
 	if err := results.Close(); err != nil {
-		if isStale(err) {
-			conn.Conn().PgConn().Close(ctx) // never give this one out again
+		c.stale = isStale(err) || conn.Conn().IsClosed()
+		if c.stale {
+			_ = conn.Conn().Close(ctx) // never give this one out again
 		}
 		c.giveBack(ctx)
-		return nil, err
+		return c, err
 	}
 	if c.decided(id.policy) && c.synchronous {
 		return c, c.confirm(ctx, id)
@@ -107,7 +106,8 @@ func (c *claim) decided(policy Policy) bool {
 
 // queueLock queues sqlClaim in the form that fits the connection.
 func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) {
-	local := c.conn.Conn().PgConn().Conn().RemoteAddr().Network() == "unix"
+	addr := c.conn.Conn().PgConn().Conn().RemoteAddr()
+	local := addr != nil && addr.Network() == "unix"
 	args := []any{s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)}
 	if !local {
 		args = append(args, strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10)) // in seconds; two probes are missed
@@ -188,15 +188,10 @@ func newToken() pgtype.UUID {
 
 func uuidOf(id *identity) pgtype.UUID { return pgtype.UUID{Bytes: id.ID, Valid: true} }
 
-// isStale reports whether the connection or its cached plans are at fault, not the server: a plan that a migration
-// made wrong (0A000), a prepared statement that a pooler lost or has twice (26000, 42P05), a server that was shut down
-// (57P01) or has become a standby (25006, or 0A000 for a transaction that is to write), or a connection that was cut while it was idle.
-func isStale(err error) bool {
-	if hasCode(err, "0A000", "26000", "42P05", "57P01", "25006") {
-		return true
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
-}
+// isStale reports whether the connection's state is at fault, not the call: a plan that a migration made wrong (0A000), a
+// prepared statement that a pooler lost or has twice (26000, 42P05), a server that was shut down (57P01) or has become a
+// standby (25006, or 0A000 for a transaction that is to write). So is a connection that was cut, whatever pgx says then.
+func isStale(err error) bool { return hasCode(err, "0A000", "26000", "42P05", "57P01", "25006") }
 
 const oldestServer = 14
 
