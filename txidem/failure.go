@@ -159,7 +159,7 @@ func (s *Store) sendFailure(ctx context.Context, conn sender, b *pgx.Batch, id *
 	b.Queue("begin isolation level read committed read write")
 	s.queueForget(b, id, c)
 	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields, c.token,
-		rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(func(rows pgx.Rows) error {
+		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(func(rows pgx.Rows) error {
 		if stored = rows.Next(); stored {
 			var finished int64
 			err := rows.Scan(&finished)

@@ -25,7 +25,7 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 	v.watch(b)
 	s.queueForget(b, id, c)
 	b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		rec.answer, id.keep.seconds(), id.policy.OnExpired == Refuse).QueryRow(func(row pgx.Row) error {
+		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse).QueryRow(func(row pgx.Row) error {
 		var finished int64
 		v.ours = row.Scan(&finished)
 		rec.finishedAt = time.UnixMicro(finished)

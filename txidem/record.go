@@ -28,11 +28,6 @@ const (
 	stateFailed    = "failed"
 )
 
-// keepFor is how long a record is kept, from its end.
-type keepFor time.Duration
-
-func (k keepFor) seconds() float64 { return time.Duration(k).Seconds() }
-
 // readRecord reads the one row of sqlRead, or returns nil.
 func readRecord(rows pgx.Rows) (*record, error) {
 	if !rows.Next() {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -47,9 +48,9 @@ type identity struct {
 	canon            []byte // of the arguments that count, in the current version
 	fingerprint      [32]byte
 	policy           Policy
-	keep             keepFor
-	explicit         bool   // the caller gave the key
-	event            *Event // what the observer will hear
+	keep             time.Duration // how long the record is kept, from its end
+	explicit         bool          // the caller gave the key
+	event            *Event        // what the observer will hear
 }
 
 func (s *Store) identify(req Request) (*identity, error) {
@@ -75,13 +76,13 @@ func (s *Store) identify(req Request) (*identity, error) {
 	id := &identity{
 		scope: req.Scope, tool: req.Tool, args: args, rules: req.Rules.compiled(),
 		canon: canon, fingerprint: fingerprint, policy: policy, event: &Event{},
-		key: "h:" + hex.EncodeToString(fingerprint[:]), keep: keepFor(policy.Window),
+		key: "h:" + hex.EncodeToString(fingerprint[:]), keep: policy.Window,
 	}
 	if req.Key != "" {
 		if err := checkKey(req.Key); err != nil {
 			return nil, err
 		}
-		id.key, id.keep, id.explicit = "x:"+req.Key, keepFor(policy.Retention), true
+		id.key, id.keep, id.explicit = "x:"+req.Key, policy.Retention, true
 	}
 	id.ID = toolcall.NewID(id.scope, id.tool, id.key)
 	return id, nil

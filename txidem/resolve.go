@@ -38,7 +38,7 @@ func (s *Store) resolve(ctx context.Context, id *identity, c *claim, lost *Outco
 	case err != nil:
 		s.log.ErrorContext(ctx, "txidem: the outcome of a commit stays unknown", "tool", id.tool, "call", id.ID, "lost", lost.Err, "error", err)
 		return nil, lost
-	case rec == nil && time.Since(c.sent) >= time.Duration(id.keep): // it may have been there, expired and been swept
+	case rec == nil && time.Since(c.sent) >= id.keep: // it may have been there, expired and been swept
 		return nil, lost
 	case rec == nil && c.idle >= id.policy.IdleInTx: // Postgres ended the idle transaction, and said so to nobody
 		return nil, idleTooLong(lost.Err)
