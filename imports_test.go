@@ -19,10 +19,11 @@ const module = "github.com/txonce/txonce"
 var allowed = map[string][]string{
 	".":                       {},
 	"toolcall":                {"github.com/jackc/pgx/v5"},
-	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", "github.com/jackc/pgx/v5/..."},
+	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
 	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
+	"internal/sqltext":        {},
 	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
 	"internal/devpg/withpg":   {module + "/internal/devpg"},
 	"internal/delayproxy":     {},

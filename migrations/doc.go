@@ -34,13 +34,15 @@
 //
 //	grant usage on schema txonce to app;
 //	grant select, insert, delete on txonce.call to app;
+//	grant update (fingerprint, canon, fields, state, attempt, answer, finished_at, expires_at, tombstone, lease_until) on txonce.call to app;
 //	grant select on txonce.schema_migrations to app;
 //
-// The last line is for a role that calls Up or Version. The role that sweeps (it may be the same) also needs
+// The third line is for calls by RunLeased, and by RunTx in SERIALIZABLE transactions; the last one for a role that calls Up
+// or Version. The role that sweeps (it may be the same) needs, unless it has the third line,
 //
 //	grant update (answer) on txonce.call to sweeper;
 //
-// since rows are locked while they are swept. With these grants Up
+// since rows are locked while they are swept. Functions of the schema are for everyone, as Postgres has it by default. With these grants Up
 // succeeds when there is nothing to do, so an application can call it at every
 // start while somebody else migrates beforehand.
 //

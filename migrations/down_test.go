@@ -38,7 +38,7 @@ func TestDown_D07_UpDownUpWithData(t *testing.T) {
 	if err := Up(t.Context(), pool, nil); err != nil {
 		t.Fatal(err)
 	}
-	wantVersion(t, pool, 1)
+	wantVersion(t, pool, latest)
 }
 
 // TestDown_KeepsTheUsersObjects: a table of the user keeps the schema alive.
@@ -61,7 +61,7 @@ func TestDown_KeepsTheUsersObjects(t *testing.T) {
 	if err := Up(t.Context(), pool, nil); err != nil {
 		t.Fatal(err)
 	}
-	wantVersion(t, pool, 1)
+	wantVersion(t, pool, latest)
 }
 
 // TestDown_KeepsASchemaMadeBySomebodyElse: the DBA who made it may have reasons.
@@ -98,8 +98,8 @@ func TestUp_D07_PreviousBuildOnNewerSchema(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), nil)
 	newer := filesPlus(t, map[string]string{
-		"000002_next.up.sql":   `alter table call add column note text; create table later (n int)`,
-		"000002_next.down.sql": `drop table later; alter table call drop column note`,
+		"000003_next.up.sql":   `alter table call add column note text; create table later (n int)`,
+		"000003_next.down.sql": `drop table later; alter table call drop column note`,
 	})
 	if err := Up(t.Context(), pool, nil); err != nil {
 		t.Fatal(err)
@@ -112,11 +112,11 @@ func TestUp_D07_PreviousBuildOnNewerSchema(t *testing.T) {
 	if err := Up(t.Context(), pool, nil); err != nil {
 		t.Errorf("the previous build does not start: %v", err)
 	}
-	wantVersion(t, pool, 2)
+	wantVersion(t, pool, latest+1)
 	if err := Down(t.Context(), pool, nil); err == nil || !strings.Contains(err.Error(), "use the build that migrated it") {
 		t.Errorf("Down of a newer schema: %v", err)
 	}
-	wantVersion(t, pool, 2)
+	wantVersion(t, pool, latest+1)
 	if after := get[string](t, pool, `select md5(string_agg(id::text || answer::text, '' order by id)) from txonce.call`); after != before {
 		t.Error("the upgrade changed the records")
 	}

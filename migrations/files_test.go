@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/golang-migrate/migrate/v4/source"
+
+	"github.com/txonce/txonce/internal/sqltext"
 )
 
 // TestFiles_OneTransactionEach keeps out of the files what would end the
@@ -90,92 +91,11 @@ func offences(sql string) []string {
 	}
 	var bad []string
 	atStart := true
-	for _, word := range words(sql) {
+	for _, word := range sqltext.Words(sql) {
 		if word == "concurrently" || atStart && slices.Contains(first, word) {
 			bad = append(bad, word)
 		}
 		atStart = word == ";"
 	}
 	return bad
-}
-
-// words splits SQL into lower-case words and semicolons, without what stands in
-// comments, strings, quoted identifiers and dollar quotes.
-func words(sql string) []string {
-	var out []string
-	for sql != "" {
-		switch {
-		case strings.HasPrefix(sql, "--"):
-			_, sql, _ = strings.Cut(sql, "\n")
-		case strings.HasPrefix(sql, "/*"):
-			sql = afterComment(sql)
-		case sql[0] == '\'' || sql[0] == '"':
-			sql = afterQuote(sql, false)
-		case sql[0] == ';':
-			out, sql = append(out, ";"), sql[1:]
-		case sql[0] == '$' && dollarTag(sql) != "":
-			tag := dollarTag(sql)
-			_, sql, _ = strings.Cut(sql[len(tag):], tag)
-		default:
-			n := strings.IndexFunc(sql, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-			if n < 0 {
-				n = len(sql)
-			}
-			if n == 0 {
-				sql = sql[1:]
-				continue
-			}
-			word := strings.ToLower(sql[:n])
-			sql = sql[n:]
-			if word == "e" && strings.HasPrefix(sql, "'") {
-				sql = afterQuote(sql, true)
-				continue
-			}
-			out = append(out, word)
-		}
-	}
-	return out
-}
-
-func afterComment(sql string) string {
-	depth := 0
-	for i := 0; i+1 < len(sql); i++ {
-		switch sql[i : i+2] {
-		case "/*":
-			depth++
-			i++
-		case "*/":
-			depth--
-			i++
-		}
-		if depth == 0 {
-			return sql[i+1:]
-		}
-	}
-	return ""
-}
-
-func afterQuote(sql string, escapes bool) string {
-	quote := sql[0]
-	for i := 1; i < len(sql); i++ {
-		if escapes && sql[i] == '\\' {
-			i++
-		} else if sql[i] == quote {
-			if i+1 < len(sql) && sql[i+1] == quote {
-				i++
-				continue
-			}
-			return sql[i+1:]
-		}
-	}
-	return ""
-}
-
-// dollarTag returns the $tag$ at the start of sql, or "".
-func dollarTag(sql string) string {
-	end := strings.IndexByte(sql[1:], '$')
-	if end < 0 || strings.ContainsFunc(sql[1:1+end], func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		return ""
-	}
-	return sql[:end+2]
 }

@@ -25,8 +25,8 @@ func documentedGrants(t *testing.T, role string) []string {
 			grants = append(grants, "grant "+sql+" to "+role)
 		}
 	}
-	if len(grants) != 3 {
-		t.Fatalf("the package documentation has %d grants, want 3", len(grants))
+	if len(grants) != 4 {
+		t.Fatalf("the package documentation has %d grants, want 4", len(grants))
 	}
 	return grants
 }
@@ -56,7 +56,7 @@ func TestGrants_D08_AreEnough(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		`update txonce.call set answer = ''`, `truncate txonce.call`, `drop table txonce.call`,
+		`update txonce.call set id = gen_random_uuid()`, `truncate txonce.call`, `drop table txonce.call`,
 		`create table txonce.mine (n int)`, `update txonce.schema_migrations set version = 2`,
 	} {
 		_, err := app.Exec(t.Context(), sql)
@@ -87,9 +87,9 @@ func TestGrants_D08_MissingOnesAreNamed(t *testing.T) {
 		mustExec(t, owner, sql)
 	}
 	wantRemedy("Down", Down(t.Context(), app, nil))
-	newer := filesPlus(t, map[string]string{"000002_next.up.sql": `create table later (n int)`})
+	newer := filesPlus(t, map[string]string{"000003_next.up.sql": `create table later (n int)`})
 	wantRemedy("an upgrade", up(t.Context(), app, nil, newer))
-	wantVersion(t, owner, 1)
+	wantVersion(t, owner, latest)
 }
 
 // TestUp_D08_SchemaMadeByTheDBA: a role that owns the schema but may not create
@@ -103,7 +103,7 @@ func TestUp_D08_SchemaMadeByTheDBA(t *testing.T) {
 	if err := Up(t.Context(), app, nil); err != nil {
 		t.Fatal(err)
 	}
-	wantVersion(t, app, 1)
+	wantVersion(t, app, latest)
 	if err := Down(t.Context(), app, nil); err != nil {
 		t.Fatal(err)
 	}

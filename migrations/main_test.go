@@ -25,6 +25,9 @@ import (
 // serverURL is set by TestMain.
 var serverURL string
 
+// latest is the version that our own files lead to.
+const latest = 2
+
 // patience bounds waiting for what should happen soon, on a busy machine.
 const patience = 30 * time.Second
 

@@ -2,6 +2,9 @@ package toolcall
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"sync"
 
@@ -14,6 +17,13 @@ type Call struct {
 	Scope string // who is calling
 	Tool  string // what is called
 	Key   string // "x:" and the caller's key, or "h:" and a hash of the arguments
+
+	// Epoch tells this intent from an earlier one of the same identity whose record has expired, where the package that
+	// made the call can know: in leased calls and jobs. It is the same for each attempt of the intent.
+	Epoch string
+
+	// Outer is the call whose handler makes this one in its own transaction, if there is one.
+	Outer *Call
 
 	mu     sync.Mutex
 	over   bool
@@ -50,6 +60,33 @@ func (c *Call) Finish(b *pgx.Batch) {
 			queue(b)
 		}
 	}
+}
+
+// DownstreamKey returns an idempotency key for a system behind this call, such as a payment provider: the same for each
+// attempt of the intent, another one for each effect of it. effect names the effect within the call: "charge", or
+// "mail/" and the recipient. It has 39 printable characters.
+//
+// Without an Epoch, which only leased calls and jobs have, the key is the identity's: should the same call be made
+// again as a new intent after its record has expired, the other system may still take it for a repeat.
+func (c *Call) DownstreamKey(effect string) string {
+	h := sha256.New()
+	for _, part := range [...]string{"downstream", c.ID.String(), c.Epoch, effect} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return "txonce-" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Within reports whether the call, or one around it, has the id.
+func (c *Call) Within(id ID) bool {
+	for ; c != nil; c = c.Outer {
+		if c.ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // Over reports whether the handler of the call has returned.

@@ -16,6 +16,8 @@ const (
 	StateSucceeded State = "succeeded"
 	// StateFailed: it ended with the failure, and nothing was changed.
 	StateFailed State = "failed"
+	// StateUnknown: an attempt at an effect outside the database was cut off, and whether it had its effect is not known.
+	StateUnknown State = "unknown"
 	// StateExpired: it ended, and its answer is no longer kept.
 	StateExpired State = "expired"
 )

@@ -16,7 +16,8 @@ import (
 // claim is what turn 1 found out. A claim that was won holds a connection with an open transaction, and through it the
 // call's advisory lock: both end together, however the client ends.
 type claim struct {
-	conn  *pgxpool.Conn
+	conn  *pgxpool.Conn // nil in a caller's transaction
+	db    *pgx.Conn
 	tx    pgx.Tx
 	token pgtype.UUID // names this attempt, in the transaction's settings and in the record
 
@@ -49,7 +50,7 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 	if err != nil {
 		return &claim{}, err
 	}
-	c := &claim{conn: conn, token: newToken(), sent: time.Now()}
+	c := newClaim(conn)
 	if err := checkServer(conn.Conn().PgConn().ParameterStatus("server_version")); err != nil {
 		conn.Release()
 		return &claim{}, err
@@ -57,9 +58,9 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 	results := conn.SendBatch(ctx, s.claimBatch(id, c))
 	c.tx = results.Tx()
 	if err := results.Close(); err != nil {
-		c.stale = isStale(err) || conn.Conn().IsClosed()
+		c.stale = isStale(err) || c.db.IsClosed()
 		if c.stale {
-			_ = conn.Conn().Close(ctx) // never give this one out again
+			_ = c.db.Close(ctx) // never give this one out again
 		}
 		c.giveBack(ctx)
 		return c, err
@@ -71,6 +72,10 @@ func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 		c.giveBack(ctx)
 	}
 	return c, nil
+}
+
+func newClaim(conn *pgxpool.Conn) *claim {
+	return &claim{conn: conn, db: conn.Conn(), token: newToken(), sent: time.Now()}
 }
 
 // claimBatch is turn 1. Above READ COMMITTED the record is read in a transaction of its own in front: a SERIALIZABLE
@@ -105,17 +110,20 @@ func (c *claim) decided(policy Policy) bool {
 }
 
 // queueLock queues sqlClaim in the form that fits the connection.
-func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) {
-	addr := c.conn.Conn().PgConn().Conn().RemoteAddr()
+func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) { s.queueClaim(b, s.sql.claims, id, c) }
+
+// queueClaim queues one of the forms. head is where to put what that form asks first.
+func (s *Store) queueClaim(b *pgx.Batch, forms claims, id *identity, c *claim, head ...any) {
+	addr := c.db.PgConn().Conn().RemoteAddr()
 	local := addr != nil && addr.Network() == "unix"
 	args := []any{s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)}
 	if !local {
 		args = append(args, strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10)) // in seconds; two probes are missed
 	}
 	known := platform(s.platform.Load())
-	b.Queue(s.sql.claims[claimForm{known, local}], args...).QueryRow(func(row pgx.Row) error {
+	b.Queue(forms[claimForm{known, local}], args...).QueryRow(func(row pgx.Row) error {
 		var linux bool
-		if err := row.Scan(&c.won, nil, nil, nil, &c.synchronous, &linux); err != nil {
+		if err := row.Scan(append(head, &c.won, nil, nil, nil, &c.synchronous, &linux)...); err != nil {
 			return err
 		}
 		if known == platformUnknown {
@@ -174,10 +182,10 @@ const (
 )
 
 func (c *claim) status() byte {
-	if c.conn.Conn().IsClosed() {
+	if c.db.IsClosed() {
 		return txLost
 	}
-	return c.conn.Conn().PgConn().TxStatus()
+	return c.db.PgConn().TxStatus()
 }
 
 func newToken() pgtype.UUID {

@@ -26,7 +26,13 @@ var (
 	ErrPolicy = errors.New("txidem: bad policy")
 	// ErrNested is returned when Run is called by a handler of Run: two transactions cannot commit as one, and calls
 	// that each wait for a second connection of the same pool can wait for each other.
-	ErrNested = errors.New("txidem: Run inside the handler of another call; write through the handler's tx instead")
+	// It is also returned by RunTx for a call inside itself.
+	ErrNested = errors.New("txidem: a call inside the handler of another call; use RunTx with the handler's tx instead")
+	// ErrTxNotOpen is returned by RunTx when the transaction it is given has ended, or was aborted by an error.
+	ErrTxNotOpen = errors.New("txidem: RunTx needs an open transaction; begin one, and commit it after RunTx has returned")
+	// ErrBatchSQL is returned by RunBatch for a statement that cannot be part of its transaction: one that begins or ends
+	// a transaction, or several in one.
+	ErrBatchSQL = errors.New("txidem: the statement cannot be queued")
 )
 
 // Decided by looking at the record. Nothing was run.
@@ -41,6 +47,18 @@ var (
 	ErrExpired = errors.New("txidem: the call was done earlier and its answer is no longer kept")
 	// ErrNotAllowed is returned when Config.Authorize refuses a replay. It wraps the reason.
 	ErrNotAllowed = errors.New("txidem: the caller may not have the recorded answer")
+	// ErrOtherWay is returned when the identity has a record of RunLeased and the call is not made by RunLeased, or the
+	// other way round: what one of them may repeat, the other may not.
+	ErrOtherWay = errors.New("txidem: the same call was made in another way")
+	// ErrBlocked is returned by RunLeased under Policy.OnLeaseLost = Block when an attempt was cut off and may have had its
+	// effect: at first wrapping what cut it off, and to each call that comes later. Ask the other system whether it did,
+	// and then let Store.Forget free the call.
+	ErrBlocked = errors.New("txidem: an attempt was cut off and may have had its effect; find out, then free the call with Store.Forget")
+	// ErrQuota is returned when the caller's scope has as many live records as Policy.Quota allows.
+	ErrQuota = errors.New("txidem: the scope has too many live records; wait for some to expire")
+	// ErrStaleSnapshot is returned by RunTx above READ COMMITTED when the call was made meanwhile and the caller's
+	// transaction is too old to see it. Roll it back and repeat it from its beginning.
+	ErrStaleSnapshot = errors.New("txidem: the call was made meanwhile, and the transaction's snapshot is too old to see it; roll back and repeat the transaction")
 	// ErrRecord is returned when a record cannot be read as what this call needs: its stored identity is another one
 	// (the hashes collide, or somebody edited the table), or its answer does not decode into the result's type.
 	ErrRecord = errors.New("txidem: the stored record does not fit the call")
@@ -67,6 +85,14 @@ var (
 	ErrTxOver = errors.New("txidem: the handler has returned; its tx cannot be used any more")
 	// ErrAnswer is returned when the handler's result cannot be encoded as JSON.
 	ErrAnswer = errors.New("txidem: the handler's result cannot be encoded")
+	// ErrCodec is returned when Config.Codec cannot encode the answer of a call, which is rolled back then, or cannot decode
+	// a recorded one, which stays as it is.
+	ErrCodec = errors.New("txidem: the codec failed")
+	// ErrRowCount is returned by RunBatch when a statement of MustAffect changed another number of rows.
+	ErrRowCount = errors.New("txidem: a statement changed another number of rows than it must")
+	// ErrLeaseLost is the cause (context.Cause) with which RunLeased cancels its handler before its lease ends, because it
+	// could not be renewed or belongs to another attempt by now. It is also in the error of the call then.
+	ErrLeaseLost = errors.New("txidem: the lease is lost")
 	// ErrAnswerTooLarge is returned when the encoded result is larger than Policy.MaxAnswer.
 	ErrAnswerTooLarge = errors.New("txidem: the handler's result is larger than Policy.MaxAnswer")
 )
@@ -178,7 +204,8 @@ func Retryable(err error) bool {
 		return false
 	}
 	for _, final := range [...]error{
-		ErrScope, ErrTool, ErrKey, ErrArgs, ErrPolicy, ErrNested, ErrKeyReused, ErrExpired, ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted,
+		ErrScope, ErrTool, ErrKey, ErrArgs, ErrPolicy, ErrNested, ErrTxNotOpen, ErrBatchSQL, ErrKeyReused, ErrOtherWay, ErrBlocked, ErrExpired,
+		ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted, ErrCodec, ErrRowCount,
 		ErrTxOver, ErrHandlerPanicked, ErrIdleTooLong, ErrAnswer, ErrAnswerTooLarge, ErrPermission, ErrNotMigrated, ErrServerTooOld,
 	} {
 		if errors.Is(err, final) {
@@ -188,6 +215,28 @@ func Retryable(err error) bool {
 	return true
 }
 
+// NotDone marks the error of a handler of RunLeased that is known to have done nothing: the request never left, or the other
+// system said no. The claim is removed and the next call runs. Without it, an error leaves open whether the effect happened.
+// It returns nil for nil.
+func NotDone(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notDoneError{err}
+}
+
+type notDoneError struct{ err error }
+
+func (e *notDoneError) Error() string { return e.err.Error() }
+func (e *notDoneError) Unwrap() error { return e.err }
+
+// The SQLSTATEs that our own function raises.
+const (
+	codeBusy      = "TX001"
+	codeRowCount  = "TX002"
+	codeLeaseLost = "TX003"
+)
+
 // Classes of SQLSTATE that the core tells apart.
 const (
 	codeUniqueViolation = "23505"
@@ -196,8 +245,11 @@ const (
 	codeUndefinedTable  = "42P01"
 	codeUndefinedColumn = "42703"
 	codeUndefinedObject = "42704"
+	codeUndefinedFunc   = "42883"
 	codeInvalidText     = "22P02"
 	codeIdleInTxTimeout = "25P03"
+	codeNoTx            = "25P01"
+	codeTxAborted       = "25P02"
 	codePrivilege       = "42501"
 	codeBadLogin        = "28000"
 	codeBadPassword     = "28P01"

@@ -22,8 +22,11 @@ func (s *Store) execute(ctx context.Context, id *identity, c *claim, h handler) 
 	answer, err := handle(ctx, id, c, queued, h)
 	var rec *record
 	if err = c.check(err, id.policy); err == nil {
-		rec, err = s.finish(ctx, id, c, queued, answer)
-		rec, err = s.resolved(ctx, id, c, rec, err)
+		var stored []byte
+		if stored, err = s.encode(ctx, id, false, answer); err == nil {
+			rec, err = s.finish(ctx, id, c, queued, stored)
+			rec, err = s.resolved(ctx, id, c, rec, err)
+		}
 	}
 	if err != nil {
 		return s.settleError(ctx, id, c, err)
@@ -46,8 +49,8 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
-	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key}
-	watch := newWatch(c.conn.Conn(), c.sent)
+	call := newCall(ctx, id)
+	watch := newWatch(c.db, c.sent)
 	start := time.Now()
 	id.event.Runs++
 	defer func() {
@@ -64,10 +67,16 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 		return nil, err
 	}
 	if len(answer) > id.policy.MaxAnswer {
-		return nil, fmt.Errorf("%w: it has %d bytes, %d are allowed; return a reference to it", ErrAnswerTooLarge, len(answer), id.policy.MaxAnswer)
+		return nil, tooLarge("it", len(answer), id.policy)
 	}
 	call.Finish(queued)
 	return answer, nil
+}
+
+// newCall is what the handler finds in its context.
+func newCall(ctx context.Context, id *identity) *toolcall.Call {
+	outer, _ := toolcall.FromContext(ctx)
+	return &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
 }
 
 // check looks at what the handler left behind: err is what it returned, and the state of the transaction is what it

@@ -39,14 +39,11 @@ func (s *Store) settleError(ctx context.Context, id *identity, c *claim, err err
 
 // settleFailure records the failure; only then is it the answer.
 func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
-	raw, err := encodeFailure(failure)
+	raw, stored, err := s.failureAnswer(ctx, id, failure)
 	if err != nil {
 		return outcome{}, err
 	}
-	if len(raw) > id.policy.MaxAnswer {
-		return outcome{}, fmt.Errorf("%w: the failure has %d bytes, %d are allowed", ErrAnswerTooLarge, len(raw), id.policy.MaxAnswer)
-	}
-	rec, err := s.fail(ctx, id, c, raw)
+	rec, err := s.fail(ctx, id, c, stored)
 	if rec, err = s.resolved(ctx, id, c, rec, err); err != nil {
 		return outcome{}, err
 	}
@@ -54,15 +51,37 @@ func (s *Store) settleFailure(ctx context.Context, id *identity, c *claim, failu
 	return outcome{raw: raw, finishedAt: rec.finishedAt}, cause
 }
 
+// failureAnswer makes of a failure what the caller gets and what is stored.
+func (s *Store) failureAnswer(ctx context.Context, id *identity, failure *toolcall.Failure) (raw, stored []byte, err error) {
+	if raw, err = encodeFailure(failure); err != nil {
+		return nil, nil, err
+	}
+	if len(raw) > id.policy.MaxAnswer {
+		return nil, nil, tooLarge("the failure", len(raw), id.policy)
+	}
+	stored, err = s.encode(ctx, id, true, raw)
+	return raw, stored, err
+}
+
 // settleEscape records that the handler committed by itself, so that a retry does not repeat what it did. Whatever
 // becomes of the record, this call must not run the handler again: the error is never one that goes round.
 func (s *Store) settleEscape(ctx context.Context, id *identity, c *claim) (outcome, error) {
-	failure := &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage}
-	cause := fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure)
-	out, err := s.settleFailure(ctx, id, c, failure, cause)
+	failure := escapeFailure()
+	out, err := s.settleFailure(ctx, id, c, failure, fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure))
 	if !errors.Is(err, ErrHandlerEndedTx) { // the connection broke here of all places: once more over another one
-		out, err = s.failAgain(ctx, id, c, failure, cause)
+		return s.recordEscape(ctx, id, c)
 	}
+	return out, err
+}
+
+func escapeFailure() *toolcall.Failure {
+	return &toolcall.Failure{Code: CodeHandlerEndedTx, Message: escapedMessage}
+}
+
+// recordEscape is settleEscape over a connection of its own.
+func (s *Store) recordEscape(ctx context.Context, id *identity, c *claim) (outcome, error) {
+	failure := escapeFailure()
+	out, err := s.failAgain(ctx, id, c, failure, fmt.Errorf("%w: %w", ErrHandlerEndedTx, failure))
 	if !errors.Is(err, ErrHandlerEndedTx) {
 		s.log.ErrorContext(ctx, "txidem: a handler ended its own transaction and that could not be recorded: a retry will run it again",
 			"tool", id.tool, "call", id.ID, "error", err)
@@ -121,14 +140,14 @@ func (s *Store) fail(ctx context.Context, id *identity, c *claim, answer []byte)
 	case c.status() == txLost:
 		return nil, c.lost(id, err)
 	}
-	return nil, fmt.Errorf("%w: the failure %s could not be recorded: %w", ErrUnavailable, answer, err)
+	return nil, fmt.Errorf("%w: the failure could not be recorded: %w", ErrUnavailable, err)
 }
 
 // failAgain records the failure over a reserved connection.
 func (s *Store) failAgain(ctx context.Context, id *identity, c *claim, failure *toolcall.Failure, cause error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
-	raw, err := encodeFailure(failure)
+	raw, stored, err := s.failureAnswer(ctx, id, failure)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -137,7 +156,7 @@ func (s *Store) failAgain(ctx context.Context, id *identity, c *claim, failure *
 		if rec, err = s.settled(ctx, conn, id); err != nil || rec != nil && rec.attempt == c.token {
 			return err
 		}
-		rec, err = s.sendFailure(ctx, conn, &pgx.Batch{}, id, c, raw)
+		rec, err = s.sendFailure(ctx, conn, &pgx.Batch{}, id, c, stored)
 		return err
 	})
 	if err != nil {
@@ -152,21 +171,21 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
+// queueFailure queues the insert of a failure, which writes nothing where somebody else has the call.
+func (s *Store) queueFailure(b *pgx.Batch, id *identity, rec *record) *pgx.QueuedQuery {
+	return b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields, rec.attempt,
+		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse, s.lockKey(id))
+}
+
 // sendFailure sends what is on b and, behind it, the transaction that records the failure.
 func (s *Store) sendFailure(ctx context.Context, conn sender, b *pgx.Batch, id *identity, c *claim, answer []byte) (*record, error) {
-	rec := newRecord(id, c, stateFailed, answer)
+	rec := newRecord(id, c.token, stateFailed, answer)
 	stored, v := false, &verdict{}
 	b.Queue("begin isolation level read committed read write")
 	s.queueForget(b, id, c)
-	b.Queue(s.sql.fail, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields, c.token,
-		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(func(rows pgx.Rows) error {
-		if stored = rows.Next(); stored {
-			var finished int64
-			err := rows.Scan(&finished)
-			rec.finishedAt = time.UnixMicro(finished)
-			return err
-		}
-		return rows.Err()
+	s.queueFailure(b, id, rec).Query(func(rows pgx.Rows) (err error) {
+		stored, err = rec.readStored(rows)
+		return err
 	})
 	v.queueCommit(b)
 	err := conn.SendBatch(ctx, b).Close()

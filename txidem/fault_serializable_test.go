@@ -2,6 +2,7 @@ package txidem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,7 @@ func TestRun_R11_SerializableCallsDoNotFailEachOther(t *testing.T) {
 		run   func(context.Context, *Store, Request, handler) error
 	}{
 		"read in front": {2000, func(share float64) bool { return share <= 0.01 }, func(ctx context.Context, s *Store, req Request, h handler) error {
-			_, err := s.run(ctx, req, h)
+			_, err := Run(ctx, s, req, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) { return h(ctx, tx) })
 			return err
 		}},
 		"read inside": {500, func(share float64) bool { return share > 0.05 }, runReadingInside},
@@ -73,7 +74,7 @@ func runReadingInside(ctx context.Context, s *Store, req Request, h handler) err
 		if err != nil {
 			return err
 		}
-		c := &claim{conn: conn, token: newToken()}
+		c := newClaim(conn)
 		inside := &pgx.Batch{}
 		inside.BeginTx(pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadWrite})
 		inside.QueuedQueries = append(inside.QueuedQueries, s.claimBatch(id, c).QueuedQueries[1:]...)

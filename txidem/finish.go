@@ -20,23 +20,14 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 	defer cancel()
 	defer id.event.commit(time.Now())
 
-	rec := newRecord(id, c, stateSucceeded, answer)
+	rec := newRecord(id, c.token, stateSucceeded, answer)
 	v := &verdict{}
 	v.watch(b)
 	s.queueForget(b, id, c)
-	b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse).QueryRow(func(row pgx.Row) error {
-		var finished int64
-		v.ours = row.Scan(&finished)
-		rec.finishedAt = time.UnixMicro(finished)
-		return nil
-	})
+	s.queueRecord(b, id, rec).QueryRow(v.readTime(rec))
 	v.queueCommit(b)
 	err := c.conn.SendBatch(ctx, b).Close()
-
-	if v.callback != nil {
-		s.log.ErrorContext(ctx, "txidem: a result callback of AtFinish failed; it cannot fail the call", "tool", id.tool, "call", id.ID, "error", v.callback)
-	}
+	s.logCallback(ctx, id, v)
 	switch {
 	case v.committed() && c.synchronous && ctx.Err() != nil: // the wait for the standby may have been broken off
 		return nil, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: ctx.Err()}
@@ -52,6 +43,19 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 		return nil, s.explain(ctx, v.ours)
 	}
 	return nil, c.refused(id, v, err)
+}
+
+// queueRecord queues the insert of the record of a call that has succeeded.
+func (s *Store) queueRecord(b *pgx.Batch, id *identity, rec *record) *pgx.QueuedQuery {
+	return b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
+		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse)
+}
+
+// logCallback tells of what a handler's own code made of a result: by then, COMMIT has been sent.
+func (s *Store) logCallback(ctx context.Context, id *identity, v *verdict) {
+	if v.callback != nil {
+		s.log.ErrorContext(ctx, "txidem: a result callback of AtFinish failed; it cannot fail the call", "tool", id.tool, "call", id.ID, "error", v.callback)
+	}
 }
 
 // verdict is what was read of a last round trip. COMMIT is on its way before anything comes back, so only its own answer
@@ -101,6 +105,16 @@ func (v *verdict) note(read func(pgx.BatchResults) error, results pgx.BatchResul
 	}
 }
 
+// readTime reads when the record was written, or why not.
+func (v *verdict) readTime(rec *record) func(pgx.Row) error {
+	return func(row pgx.Row) error {
+		var finished int64
+		v.ours = row.Scan(&finished)
+		rec.finishedAt = time.UnixMicro(finished)
+		return nil
+	}
+}
+
 func (v *verdict) queueCommit(b *pgx.Batch) {
 	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
 		v.commit = tag
@@ -118,7 +132,7 @@ func (c *claim) refused(id *identity, v *verdict, err error) error {
 	case err == nil: // nothing wrong, and no answer of COMMIT
 		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: errors.New("the answer of COMMIT was not read")}
 	}
-	return err // the server said no to a statement in front of COMMIT, or to COMMIT
+	return rowCount(err) // the server said no to a statement in front of COMMIT, or to COMMIT
 }
 
 // lost says what is known when the connection broke in the last round trip: nothing, but where Postgres had ended an idle

@@ -46,6 +46,24 @@ type Policy struct {
 	// OnExpired says what becomes of a call whose record has expired. Defaults to Rerun.
 	OnExpired OnExpired
 
+	// Lease is how long a claim of RunLeased outlives its last renewal, and so how long a call that was killed keeps others
+	// out. Defaults to 30 seconds.
+	Lease time.Duration
+
+	// Renew is the time between two renewals of a lease, at most half of Lease. Defaults to a third of Lease.
+	Renew time.Duration
+
+	// OnLeaseLost says what RunLeased does with a call whose last attempt was cut off, where it is not given a function
+	// that can ask. Defaults to Block.
+	OnLeaseLost OnLeaseLost
+
+	// Quota is how many live records a scope may have, about: with as many, a call that would make one more is refused with
+	// ErrQuota, and replays go on. Records are counted at most once a second per scope and process, so a scope may exceed
+	// it by what its processes do in a second. It needs an index, which calls without a
+	// quota should not pay for: create index concurrently call_scope_idx on txonce.call (scope, expires_at). Defaults to 0,
+	// no limit.
+	Quota int
+
 	// Disabled runs the handler without protection: no key, no record, no replay, a plain transaction. It is the switch
 	// for an emergency; each such call is logged and observed as unprotected. Defaults to false. A request cannot switch
 	// the protection on again where the store's policy has it off.
@@ -67,6 +85,17 @@ const (
 	Refuse
 )
 
+// OnLeaseLost says what becomes of a leased call whose last attempt was cut off: killed, cancelled, or ended by an error
+// that leaves open what it did.
+type OnLeaseLost int
+
+const (
+	// Block answers ErrBlocked until somebody finds out what happened and removes the claim with Store.Forget.
+	Block OnLeaseLost = iota + 1
+	// RerunLost runs the call again, with the same downstream key: for effects that the other system recognises by it.
+	RerunLost
+)
+
 const maxAnswer = 16 << 20
 
 func defaultPolicy() Policy {
@@ -81,6 +110,8 @@ func defaultPolicy() Policy {
 		InlineAnswer:  64 << 10,
 		OnExpired:     Rerun,
 		MaxAnswer:     maxAnswer,
+		Lease:         30 * time.Second,
+		OnLeaseLost:   Block,
 	}
 }
 
@@ -101,6 +132,10 @@ func (p *Policy) over(base Policy) Policy {
 		OnExpired:     first(p.OnExpired, base.OnExpired),
 		Disabled:      p.Disabled || base.Disabled,
 		MaxAnswer:     first(p.MaxAnswer, base.MaxAnswer),
+		Lease:         first(p.Lease, base.Lease),
+		Renew:         first(p.Renew, base.Renew),
+		OnLeaseLost:   first(p.OnLeaseLost, base.OnLeaseLost),
+		Quota:         first(p.Quota, base.Quota),
 	}
 }
 
@@ -122,6 +157,7 @@ func (p *Policy) validate() error {
 		{"Retention", p.Retention, time.Millisecond, 3660 * day},
 		{"IdleInTx", p.IdleInTx, 10 * time.Millisecond, day},
 		{"CommitTimeout", p.CommitTimeout, time.Millisecond, time.Hour},
+		{"Lease", p.Lease, 100 * time.Millisecond, day},
 	} {
 		if d.value < d.min || d.value > d.max {
 			return fmt.Errorf("txidem: Policy.%s is %v; it must be between %v and %v", d.name, d.value, d.min, d.max)
@@ -132,6 +168,12 @@ func (p *Policy) validate() error {
 		return fmt.Errorf("txidem: Policy.Attempts is %d; it must be between 1 and 100", p.Attempts)
 	case p.OnExpired != Rerun && p.OnExpired != Refuse:
 		return fmt.Errorf("txidem: Policy.OnExpired is %d; use Rerun or Refuse", p.OnExpired)
+	case p.renewal() < 10*time.Millisecond || p.renewal() > p.Lease/2:
+		return fmt.Errorf("txidem: Policy.Renew is %v; it must be at least 10ms and at most half of Policy.Lease, which is %v", p.Renew, p.Lease)
+	case p.OnLeaseLost != Block && p.OnLeaseLost != RerunLost:
+		return fmt.Errorf("txidem: Policy.OnLeaseLost is %d; use Block or RerunLost", p.OnLeaseLost)
+	case p.Quota < 0 || p.Quota > maxQuota:
+		return fmt.Errorf("txidem: Policy.Quota is %d; it must be between 0 and %d", p.Quota, maxQuota)
 	case p.InlineAnswer < 1 || p.InlineAnswer > maxAnswer:
 		return fmt.Errorf("txidem: Policy.InlineAnswer is %d; it must be between 1 and %d bytes", p.InlineAnswer, maxAnswer)
 	case p.MaxAnswer < 1 || p.MaxAnswer > maxAnswer:
@@ -141,6 +183,12 @@ func (p *Policy) validate() error {
 	}
 	return nil
 }
+
+// renewal is the time between two renewals of a lease.
+func (p *Policy) renewal() time.Duration { return first(p.Renew, p.Lease/3) }
+
+// maxQuota bounds what counting a scope's records may cost.
+const maxQuota = 1_000_000
 
 // readsFreshSnapshots reports whether each statement of a transaction sees what was committed before it.
 func readsFreshSnapshots(level pgx.TxIsoLevel) bool {

@@ -13,17 +13,36 @@ type queries struct {
 	schema    string
 	lockSpace uint64 // mixed into lock keys
 
-	claims claims
-	guard  string
-	read   string
-	forget string
-	record string
-	fail   string
-	answer string
+	claims      claims // turn 1
+	claimsTx    claims // the same in a caller's transaction
+	claimsBatch claims // the same where nobody waits for the answer
+	guard       string
+	read        string
+	forget      string
+	record      string
+	fail        string
+	answer      string
 
 	forgetScoped string
+	forgetScope  string
 	sweep        string
 	empty        string
+
+	readTx     string
+	reserveTx  string
+	recordTx   string
+	mustAffect string
+
+	lease     string
+	takeOver  string
+	renew     string
+	leaseDone string
+	leaseEnd  string
+	leaseFree string
+
+	live   string
+	exists string
+	blocks string
 }
 
 func queriesFor(schema string) queries {
@@ -33,17 +52,36 @@ func queriesFor(schema string) queries {
 		schema:    schema,
 		lockSpace: binary.BigEndian.Uint64(space[:]),
 
-		claims: newClaims(),
-		guard:  sqlGuard,
-		read:   in(sqlRead),
-		forget: in(sqlForget),
-		record: in(sqlRecord),
-		fail:   in(sqlFail),
-		answer: in(sqlAnswer),
+		claims:      newClaims("", sqlTryLock),
+		claimsTx:    newClaims(headTx, sqlTryLock),
+		claimsBatch: newClaims("", in(sqlMustLock)),
+		guard:       sqlGuard,
+		read:        in(sqlRead),
+		forget:      in(sqlForget),
+		record:      in(sqlRecord),
+		fail:        in(sqlFail),
+		answer:      in(sqlAnswer),
 
 		forgetScoped: in(sqlForgetScoped),
+		forgetScope:  in(sqlForgetScope),
 		sweep:        in(sqlSweep),
 		empty:        in(sqlEmpty),
+
+		readTx:     in(sqlReadTx),
+		reserveTx:  in(sqlReserveTx),
+		recordTx:   in(sqlRecordTx),
+		mustAffect: in(sqlMustAffect),
+
+		lease:     in(sqlLease),
+		takeOver:  in(sqlTakeOver),
+		renew:     in(sqlRenew),
+		leaseDone: in(sqlLeaseDone),
+		leaseEnd:  in(sqlLeaseEnd),
+		leaseFree: in(sqlLeaseFree),
+
+		live:   in(sqlLive),
+		exists: in(sqlExists),
+		blocks: in(sqlBlocks),
 	}
 }
 
@@ -52,12 +90,15 @@ func queriesFor(schema string) queries {
 // the transaction of a client that vanished: idle in it, and what settingsOf adds. The last columns say whether a commit
 // that can be seen may still be waiting for a standby, and which platform the server runs on.
 const sqlClaim = `
-select pg_try_advisory_xact_lock($1::bigint),
+select {head}{lock},
        set_config('txonce.attempt', $2::text, true),
        set_config('idle_in_transaction_session_timeout', $3::text, true),
        {settings},
        current_setting('synchronous_standby_names') <> '',
        {platform}`
+
+// sqlTryLock is the lock whose answer is read before anything else is sent.
+const sqlTryLock = `pg_try_advisory_xact_lock($1::bigint)`
 
 // The settings that free the claim of a client that vanished in the middle of a statement (a closed connection is looked
 // for each second), without a word (keepalives), or without reading what it asked for (R20). A socket's settings cost
@@ -89,9 +130,9 @@ type claimForm struct {
 	local    bool
 }
 
-func newClaims() claims {
+func newClaims(head, lock string) claims {
 	form := func(settings, platform string) string {
-		return strings.NewReplacer("{settings}", settings, "{platform}", platform).Replace(sqlClaim)
+		return strings.NewReplacer("{head}", head, "{lock}", lock, "{settings}", settings, "{platform}", platform).Replace(sqlClaim)
 	}
 	return claims{
 		{platformUnknown, true}:  form("case when "+isLinux+" then "+settingsLocal+" end", isLinux),
@@ -110,11 +151,14 @@ const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 // sqlRead is a statement of its own behind sqlClaim: in one statement the snapshot would be older than the lock, and a
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp(). Times
 // are microseconds and bytea is hex: in pgx's text modes the session's DateStyle and bytea_output would count.
+// A leased call that runs has not expired, whatever expires_at says: that counts from the end of its lease.
 const sqlRead = `
 select scope, tool, key, fingerprint, canon, fields, state, attempt,
        case when octet_length(answer) <= $2::integer then answer end,
-       (extract(epoch from finished_at) * 1000000)::bigint,
-       coalesce(expires_at <= clock_timestamp(), false), set_config('bytea_output', 'hex', true)
+       coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0),
+       coalesce(expires_at <= clock_timestamp() and not (lease_until > clock_timestamp()) is true, false),
+       leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
+       set_config('bytea_output', 'hex', true)
   from {schema}.call
  where id = $1::uuid`
 
@@ -183,11 +227,11 @@ const sqlSweep = `
 delete from {schema}.call
  where ctid = any(array(select ctid
                           from {schema}.call
-                         where expires_at <= now() and not tombstone
+                         where expires_at <= now() and not tombstone and (lease_until > now()) is not true
                          order by expires_at
                          limit $1::integer
                            for update skip locked))
-   and expires_at <= now() and not tombstone`
+   and expires_at <= now() and not tombstone and (lease_until > now()) is not true`
 
 // sqlEmpty takes the answers from records that stay.
 const sqlEmpty = `

@@ -50,6 +50,7 @@ type identity struct {
 	policy           Policy
 	keep             time.Duration // how long the record is kept, from its end
 	explicit         bool          // the caller gave the key
+	leased           bool          // the effect lies outside the database
 	event            *Event        // what the observer will hear
 }
 

@@ -34,29 +34,30 @@ type Result[T any] struct {
 // Replayed and FinishedAt of the result are set), or the handler's own.
 func Run[T any](ctx context.Context, s *Store, req Request, handler func(ctx context.Context, tx pgx.Tx) (T, error)) (Result[T], error) {
 	var value T
-	out, err := s.run(ctx, req, func(ctx context.Context, tx pgx.Tx) ([]byte, error) {
-		v, err := handler(ctx, tx)
-		if err != nil {
-			return nil, err
-		}
-		value = v
-		return encodeAnswer(v)
+	h := answering(&value, handler)
+	out, err := s.run(ctx, req, way{
+		name:      WayRun,
+		protected: func(ctx context.Context, id *identity) (outcome, error) { return s.decide(ctx, id, h) },
+		bare:      func(ctx context.Context, id *identity) (outcome, error) { return s.unprotected(ctx, id, h) },
+		work:      func(id *identity) work { return s.memory.inTx(id, h) },
 	})
-	result := Result[T]{Raw: out.raw, ID: out.id, Replayed: out.replayed, FinishedAt: out.finishedAt}
-	if err != nil {
-		return result, err
-	}
-	if out.replayed {
-		if err := decodeAnswer(out.raw, &value); err != nil {
-			return result, err
-		}
-	}
-	result.Value = value
-	return result, nil
+	return resultOf(out, value, err)
 }
 
 // handler is what the core knows of the user's function: it answers with bytes.
 type handler func(ctx context.Context, tx pgx.Tx) ([]byte, error)
+
+// answering makes a handler of the user's function. The value is what it returned last.
+func answering[T any](value *T, handler func(ctx context.Context, tx pgx.Tx) (T, error)) handler {
+	return func(ctx context.Context, tx pgx.Tx) ([]byte, error) {
+		v, err := handler(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		*value = v
+		return encodeAnswer(v)
+	}
+}
 
 type outcome struct {
 	id         toolcall.ID
@@ -65,14 +66,47 @@ type outcome struct {
 	finishedAt time.Time
 }
 
-func (s *Store) run(ctx context.Context, req Request, h handler) (outcome, error) {
+// resultOf is what the caller gets. value is the handler's, if it ran.
+func resultOf[T any](out outcome, value T, err error) (Result[T], error) {
+	result := Result[T]{Raw: out.raw, ID: out.id, Replayed: out.replayed, FinishedAt: out.finishedAt}
+	if err != nil {
+		return result, err
+	}
+	if out.replayed {
+		var recorded T
+		if err := decodeAnswer(out.raw, &recorded); err != nil {
+			return result, err
+		}
+		value = recorded
+	}
+	result.Value = value
+	return result, nil
+}
+
+// way is one of the ways to run a call: as it is meant to be, under Policy.Disabled, and what is left of it without Postgres.
+type way struct {
+	name            Way
+	protected, bare func(context.Context, *identity) (outcome, error)
+	work            func(*identity) work
+	tx              pgx.Tx // the caller's, if there is one
+}
+
+// reads is through which connection the call may read in front of everything else: a second one could starve a small pool.
+func (w way) reads(s *Store) querier {
+	if w.tx != nil {
+		return w.tx
+	}
+	return s.pool
+}
+
+func (s *Store) run(ctx context.Context, req Request, w way) (outcome, error) {
 	start := time.Now()
-	event := Event{Decision: DecidedReleased, Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
+	event := Event{Decision: DecidedReleased, Way: w.name, Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
 	defer func() { // also where the handler ended the goroutine
 		event.Total = time.Since(start)
 		s.observe(ctx, event)
 	}()
-	out, err := s.accept(ctx, req, h, &event)
+	out, err := s.accept(ctx, req, w, &event)
 	event.ID, event.Err, event.AnswerBytes = out.id, err, len(out.raw)
 	if event.Decision != DecidedUnprotected {
 		event.Decision = decisionOf(out, err)
@@ -93,25 +127,54 @@ func (s *Store) observe(ctx context.Context, event Event) {
 	s.observer.Observe(ctx, event)
 }
 
-// accept refuses bad requests and lets the others be decided.
-func (s *Store) accept(ctx context.Context, req Request, h handler, event *Event) (outcome, error) {
-	if outer, ok := toolcall.FromContext(ctx); ok && !outer.Over() {
+// accept refuses bad requests and lets the others run.
+func (s *Store) accept(ctx context.Context, req Request, w way, event *Event) (outcome, error) {
+	outer, inside := toolcall.FromContext(ctx)
+	inside = inside && !outer.Over()
+	if inside && w.name != WayTx {
 		return outcome{}, ErrNested
 	}
 	id, err := s.identify(req)
 	if err != nil {
 		return outcome{}, err
 	}
-	id.event = event
+	if inside && outer.Within(id.ID) {
+		return outcome{id: id.ID}, ErrNested
+	}
+	id.event, id.leased = event, w.name == WayLeased
 	var out outcome
 	if id.policy.Disabled {
 		event.Decision = DecidedUnprotected
-		out, err = s.unprotected(ctx, id, h)
-	} else {
-		out, err = s.decide(ctx, id, h)
+		s.log.WarnContext(ctx, "txidem: a call runs without protection, by Policy.Disabled", "tool", id.tool, "call", id.ID, "unprotected", true)
+	}
+	switch {
+	case s.memory != nil:
+		out, err = s.decideHere(ctx, id, w)
+	case id.policy.Disabled:
+		out, err = w.bare(ctx, id)
+	default:
+		if err = s.withinQuota(ctx, id, w.reads(s)); err == nil {
+			out, err = w.protected(ctx, id)
+		}
+		if err == nil && !out.replayed {
+			s.quotas.add(id)
+		}
 	}
 	out.id = id.ID
 	return out, err
+}
+
+// decideHere is what takes the place of w.protected and w.bare where there is no Postgres.
+func (s *Store) decideHere(ctx context.Context, id *identity, w way) (outcome, error) {
+	wait := id.policy.Wait
+	switch {
+	case id.policy.Disabled:
+		raw, err := w.work(id)(ctx)
+		return outcome{raw: raw}, err
+	case w.name == WayTx, w.name == WayLeased:
+		wait = NoWait
+	}
+	return s.memory.decide(ctx, id, wait, w.work(id))
 }
 
 // decide goes round until the call has an answer: replay what is recorded, run what is free, wait for what is running.
@@ -148,7 +211,7 @@ func (s *Store) decide(ctx context.Context, id *identity, h handler) (outcome, e
 				continue
 			}
 		}
-		out, err := s.replay(ctx, id, rec)
+		out, err := s.replay(ctx, id, rec, s.pool)
 		if errors.Is(err, errLost) { // it expired and was swept between two reads
 			w.leave() // what is known there is known no more
 			continue
@@ -164,14 +227,17 @@ func again(err error) bool {
 }
 
 // replay answers from the record, if it may. Its bytes are the first answer's.
-func (s *Store) replay(ctx context.Context, id *identity, rec *record) (outcome, error) {
+func (s *Store) replay(ctx context.Context, id *identity, rec *record, from querier) (outcome, error) {
 	if err := s.admit(ctx, id, rec); err != nil {
+		return outcome{}, err
+	}
+	if err := rec.ranAlike(id); err != nil {
 		return outcome{}, err
 	}
 	if rec.expired {
 		return outcome{}, &ExpiredError{ID: id.ID, Tool: id.tool, FinishedAt: rec.finishedAt}
 	}
-	answer, err := s.answerOf(ctx, id, rec)
+	answer, err := s.answerOf(ctx, id, rec, from)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -203,7 +269,7 @@ func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) (err err
 			err = fmt.Errorf("%w: Config.Authorize panicked: %v", ErrNotAllowed, v)
 		}
 	}()
-	err = s.authorize(ctx, Recorded{ID: id, Scope: rec.scope, Tool: rec.tool, Failed: rec.state == stateFailed, FinishedAt: rec.finishedAt})
+	err = s.authorize(ctx, rec.recorded(id))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotAllowed, err)
 	}
@@ -212,11 +278,11 @@ func (s *Store) allow(ctx context.Context, id toolcall.ID, rec *record) (err err
 
 // answerOf returns the record's answer. A large one did not come with the record (R07). It returns errLost if the
 // record is gone.
-func (s *Store) answerOf(ctx context.Context, id *identity, rec *record) (answer []byte, err error) {
+func (s *Store) answerOf(ctx context.Context, id *identity, rec *record, from querier) (answer []byte, err error) {
 	if rec.answer != nil {
-		return bytes.Clone(rec.answer), nil // others may have the record too
+		return s.decode(ctx, id, rec, bytes.Clone(rec.answer)) // others may have the record too
 	}
-	err = s.pool.QueryRow(ctx, s.sql.answer, uuidOf(id), rec.attempt).Scan(&answer, nil)
+	err = from.QueryRow(ctx, s.sql.answer, uuidOf(id), rec.attempt).Scan(&answer, nil)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, errLost
@@ -225,7 +291,12 @@ func (s *Store) answerOf(ctx context.Context, id *identity, rec *record) (answer
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return answer, nil
+	return s.decode(ctx, id, rec, answer)
+}
+
+// querier is a pool, or a transaction that must see what it has written.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // soonestRetry keeps a caller who waits not at all from asking all the time.

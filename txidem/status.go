@@ -18,6 +18,9 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 	if err != nil {
 		return toolcall.Status{}, err
 	}
+	if s.memory != nil {
+		return s.memory.status(ctx, id)
+	}
 	var running, standby, synchronous bool
 	var rec *record
 	// Locks first, record second: a call that commits in between is seen by the second statement. The other way round,
@@ -55,6 +58,9 @@ func (s *Store) Resolve(ctx context.Context, req Request) (toolcall.Status, erro
 	if err != nil {
 		return toolcall.Status{}, err
 	}
+	if s.memory != nil {
+		return s.memory.status(ctx, id)
+	}
 	limited, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
 	defer cancel()
 	var rec *record
@@ -85,29 +91,31 @@ func (s *Store) statusOf(ctx context.Context, id *identity, rec *record, running
 	if err := s.admit(ctx, id, rec); err != nil {
 		return toolcall.Status{}, err
 	}
-	status.FinishedAt = rec.finishedAt
 	switch {
+	case rec.state == stateRunning && rec.live:
+		status.State = toolcall.StateRunning
+		return status, nil
+	case rec.state == stateRunning:
+		status.State = toolcall.StateUnknown
+		return status, nil
 	case rec.expired:
-		status.State = toolcall.StateExpired
-	case rec.state == stateFailed:
+		status.State, status.FinishedAt = toolcall.StateExpired, rec.finishedAt
+		return status, nil
+	}
+	status.FinishedAt = rec.finishedAt
+	answer, err := s.decode(ctx, id, rec, rec.answer)
+	if err != nil {
+		return toolcall.Status{}, err
+	}
+	if rec.state == stateFailed {
 		status.State = toolcall.StateFailed
-		if err := decodeFailure(rec.answer); !errors.As(err, &status.Failure) {
+		if err := decodeFailure(answer); !errors.As(err, &status.Failure) {
 			return toolcall.Status{}, err
 		}
-	default:
-		status.State, status.Answer = toolcall.StateSucceeded, rec.answer
+		return status, nil
 	}
+	status.State, status.Answer = toolcall.StateSucceeded, answer
 	return status, nil
-}
-
-// Forget removes the record of the call, if it has the scope, and reports whether there was one. The next call of the
-// identity runs.
-func (s *Store) Forget(ctx context.Context, scope string, id toolcall.ID) (bool, error) {
-	tag, err := s.pool.Exec(ctx, s.sql.forgetScoped, uuidOf(&identity{ID: id}), scope)
-	if err != nil {
-		return false, s.explain(ctx, err)
-	}
-	return tag.RowsAffected() > 0, nil
 }
 
 // explain says what an error of the database means for the caller.
@@ -120,7 +128,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return err
 	case hasCode(err, codePrivilege):
 		return fmt.Errorf("%w (schema %q): %w", ErrPermission, s.sql.schema, err)
-	case hasCode(err, codeUndefinedTable, codeUndefinedColumn):
+	case hasCode(err, codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunc):
 		return fmt.Errorf("%w (schema %q): %w", ErrNotMigrated, s.sql.schema, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)

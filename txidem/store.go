@@ -24,6 +24,9 @@ type Config struct {
 	// have lost a right since. An error refuses with ErrNotAllowed, and the record stays. Defaults to letting all pass.
 	Authorize func(ctx context.Context, r Recorded) error
 
+	// Codec stands between answers and the table, for encryption or redaction. Defaults to none: answers are stored as they are.
+	Codec Codec
+
 	// Observer is told how each call ended. Defaults to none.
 	Observer Observer
 
@@ -50,12 +53,18 @@ type Store struct {
 	pool      *pgxpool.Pool
 	reserve   *reserve // for calls that lost the answer of their commit
 	resolvers *reserve // for Resolve, which may wait for long and must not be in their way
+	renewals  *reserve // for the leases of running calls
 	sql       queries
 	policy    Policy
 	authorize func(context.Context, Recorded) error
+	codec     Codec
 	observer  Observer
 	log       *slog.Logger
 	waits     waits
+	slow      slowTools
+	leases    leases
+	quotas    quotas
+	memory    *memoryStore // in place of all that, in unit tests
 	platform  atomic.Int32 // what is known of the server, a platform
 }
 
@@ -67,6 +76,17 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if cfg == nil {
 		cfg = &Config{}
 	}
+	s, err := newStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.pool, s.reserve, s.resolvers, s.renewals = pool, newReserve(pool), newReserve(pool), newReserve(pool)
+	s.leases.store = s
+	return s, nil
+}
+
+// newStore makes what stores with and without Postgres have in common.
+func newStore(cfg *Config) (*Store, error) {
 	schema := first(cfg.Schema, "txonce")
 	if !schemaName.MatchString(schema) {
 		return nil, fmt.Errorf("txidem: Config.Schema is %q; use lower-case letters, digits and underscores, at most 46 bytes", schema)
@@ -80,8 +100,8 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Store{
-		pool: pool, reserve: newReserve(pool), resolvers: newReserve(pool), sql: queriesFor(schema), policy: policy,
-		authorize: cfg.Authorize, observer: cfg.Observer, log: log,
+		sql: queriesFor(schema), policy: policy,
+		authorize: cfg.Authorize, codec: cfg.Codec, observer: cfg.Observer, log: log,
 	}, nil
 }
 

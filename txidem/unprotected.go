@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // unprotected runs the handler in a plain transaction (Policy.Disabled): no lock, no record, no replay.
 func (s *Store) unprotected(ctx context.Context, id *identity, h handler) (outcome, error) {
-	s.log.WarnContext(ctx, "txidem: a call runs without protection, by Policy.Disabled", "tool", id.tool, "call", id.ID, "unprotected", true)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	c := &claim{conn: conn, token: newToken(), sent: time.Now()}
+	c := newClaim(conn)
 	defer c.giveBack(ctx)
 	if c.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: id.policy.Isolation, AccessMode: pgx.ReadWrite}); err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -1,0 +1,88 @@
+package txidem
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/sqltext"
+	"github.com/txonce/txonce/toolcall"
+)
+
+// Batch is what a handler of [RunBatch] writes to: statements that run in the order in which they are queued. It is of no
+// use after the handler has returned, and not safe for use by several goroutines.
+type Batch struct {
+	store  *Store
+	queued pgx.Batch
+	err    error
+	over   bool
+}
+
+// Queue queues one SQL statement. Its result is not read: what it returns is lost, and its error fails the call. Statements
+// that begin or end a transaction, and several in one text, are refused with ErrBatchSQL, by RunBatch.
+func (b *Batch) Queue(sql string, args ...any) {
+	if b.accepts(sql) {
+		b.queued.Queue(sql, args...)
+	}
+}
+
+// MustAffect queues an INSERT, UPDATE, DELETE or MERGE without RETURNING that must change exactly the given number of rows: with another
+// number the call fails with ErrRowCount, and nothing that was queued has an effect.
+func (b *Batch) MustAffect(rows int64, sql string, args ...any) {
+	if !b.accepts(sql) {
+		return
+	}
+	one := strings.TrimSpace(sqltext.Statements(sql)[0])
+	b.queued.Queue(strings.NewReplacer("{sql}", one, "{want}", strconv.FormatInt(rows, 10)).Replace(b.store.sql.mustAffect), args...)
+}
+
+// accepts checks a statement before it is queued. The first one that cannot be is what RunBatch returns.
+func (b *Batch) accepts(sql string) bool {
+	switch statements := sqltext.Statements(sql); {
+	case b.err != nil:
+	case b.over:
+		b.err = fmt.Errorf("%w: the handler has returned", ErrBatchSQL)
+	case len(statements) != 1:
+		b.err = fmt.Errorf("%w: queue one statement at a time, not %d: %.100q", ErrBatchSQL, len(statements), sql)
+	case endsOrBegins(statements[0]):
+		b.err = fmt.Errorf("%w: RunBatch begins and ends the transaction: %.100q", ErrBatchSQL, sql)
+	default:
+		return true
+	}
+	return false
+}
+
+// endsOrBegins reports whether the statement controls the transaction around it, or needs a dialogue.
+func endsOrBegins(sql string) bool {
+	words := sqltext.Words(sql)
+	return len(words) > 0 && slices.Contains([]string{
+		"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "copy",
+	}, words[0])
+}
+
+// queueOn queues what the handler queued, with results of its own: a batch is sent once, and a call may need it again.
+func (b *Batch) queueOn(to *pgx.Batch) {
+	requeue(&b.queued, to)
+}
+
+// requeue queues the same statements once more.
+func requeue(from, to *pgx.Batch) {
+	for _, q := range from.QueuedQueries {
+		to.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+	}
+}
+
+// handler is what sends the batch where the call needs more than one round trip after all: in its last one.
+func (b *Batch) handler(answer []byte, err error) handler {
+	return func(ctx context.Context, _ pgx.Tx) ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		call, _ := toolcall.FromContext(ctx)
+		return answer, call.AtFinish(b.queueOn)
+	}
+}
