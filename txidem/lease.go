@@ -45,16 +45,11 @@ func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (
 		var lost *OutcomeUnknownError
 		switch {
 		case errors.As(err, &lost):
-			if rec, err = s.foundLease(ctx, id); err != nil {
-				return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, lost.Err)
+			if l, rec, err = s.foundLease(ctx, id, token); err != nil {
+				return nil, nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, lost.Err, err)
 			}
-			if rec != nil && rec.attempt == token {
-				l := s.newLease(id, token, time.Now().Add(-id.policy.CommitTimeout)) // renewed at once
-				l.epoch = rec.epoch
-				return l, nil, nil
-			}
-			if rec != nil {
-				return nil, rec, nil
+			if l != nil || rec != nil {
+				return l, rec, nil
 			}
 		case err == nil || !isStale(err) || ctx.Err() != nil:
 			return l, rec, err
@@ -123,17 +118,29 @@ func (l *lease) readEpoch(rows pgx.Rows) error {
 	return err
 }
 
-// foundLease returns the record once no claim of the call is being made any more, or nil.
-func (s *Store) foundLease(ctx context.Context, id *identity) (rec *record, err error) {
+// foundLease says what became of a claim whose answer was lost, once it is not being made any more: it is the token's, and
+// renewed, or the call has another record, or none.
+func (s *Store) foundLease(ctx context.Context, id *identity, token pgtype.UUID) (l *lease, rec *record, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
-	err = s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
+	err = s.reserve.with(ctx, func(conn *pgx.Conn) error {
 		if rec, err = s.settled(ctx, conn, id); err != nil || rec == nil {
 			return err
 		}
+		if rec.attempt == token {
+			mine := s.newLease(id, token, time.Now())
+			mine.epoch = rec.epoch
+			held, err := s.renew(ctx, conn, []*lease{mine})
+			if err != nil {
+				return err
+			}
+			if held[token.String()] {
+				l, rec = mine, nil
+			}
+		}
 		return confirm(ctx, conn)
 	})
-	return rec, err
+	return l, rec, err
 }
 
 // takeLease takes over a lease that has run out. It returns nil if a rival was faster.

@@ -26,7 +26,8 @@ type MemoryConfig struct {
 
 // NewMemory makes a store that keeps its records in this process and needs no Postgres: for unit tests of handlers and of what
 // calls them. Keys, arguments, replays, failures, expiry, duplicates and errors are those of a real store; what a real
-// transaction would do is not: nothing is atomic, and statements that are queued (RunBatch, Call.AtFinish) are dropped. What
+// transaction would do is not: nothing is atomic, statements that are
+// queued (RunBatch, Call.AtFinish) are dropped, and after an error that is not recorded the key is free, also in RunLeased. What
 // must hold in production is for package txidemtest to prove, on Postgres.
 //
 // Of cfg, Schema plays no part. Either argument may be nil.

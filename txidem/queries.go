@@ -151,16 +151,19 @@ const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 // sqlRead is a statement of its own behind sqlClaim: in one statement the snapshot would be older than the lock, and a
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp(). Times
 // are microseconds and bytea is hex: in pgx's text modes the session's DateStyle and bytea_output would count.
-// A leased call that runs has not expired, whatever expires_at says: that counts from the end of its lease.
 const sqlRead = `
 select scope, tool, key, fingerprint, canon, fields, state, attempt,
        case when octet_length(answer) <= $2::integer then answer end,
        coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0),
-       coalesce(expires_at <= clock_timestamp() and not (lease_until > clock_timestamp()) is true, false),
+       coalesce(` + sqlExpiry + ` <= clock_timestamp(), false),
        leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
        set_config('bytea_output', 'hex', true)
   from {schema}.call
  where id = $1::uuid`
+
+// sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
+// renewed without touching expires_at and its index: as long after it as the claim was to be kept in the beginning.
+const sqlExpiry = `case when lease_until is null then expires_at else lease_until + (expires_at - started_at) end`
 
 // sqlAnswer reads an answer that is too large to travel with each read of its record.
 const sqlAnswer = `
@@ -227,11 +230,11 @@ const sqlSweep = `
 delete from {schema}.call
  where ctid = any(array(select ctid
                           from {schema}.call
-                         where expires_at <= now() and not tombstone and (lease_until > now()) is not true
+                         where expires_at <= now() and ` + sqlExpiry + ` <= now() and not tombstone
                          order by expires_at
                          limit $1::integer
                            for update skip locked))
-   and expires_at <= now() and not tombstone and (lease_until > now()) is not true`
+   and ` + sqlExpiry + ` <= now() and not tombstone`
 
 // sqlEmpty takes the answers from records that stay.
 const sqlEmpty = `

@@ -23,4 +23,4 @@ select pg_relation_size('{schema}.call'::regclass) / current_setting('block_size
 const sqlExists = `
 select 1
   from {schema}.call
- where id = $1::uuid and not (coalesce(expires_at <= clock_timestamp(), false) and (lease_until > clock_timestamp()) is not true)`
+ where id = $1::uuid and coalesce(` + sqlExpiry + ` > clock_timestamp(), true)`

@@ -130,27 +130,33 @@ func (ls *leases) renew(ctx context.Context, conn *pgx.Conn) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	sent := time.Now()
+	held, err := ls.store.renew(ctx, conn, due)
+	if err == nil {
+		ls.note(due, held, sent)
+	}
+	return err
+}
+
+// renew renews the leases, and returns those that are still held and whether they were renewed.
+func (s *Store) renew(ctx context.Context, conn *pgx.Conn, due []*lease) (map[string]bool, error) {
 	ids, tokens, lengths := make([]string, len(due)), make([]string, len(due)), make([]string, len(due))
 	for i, l := range due {
 		ids[i], tokens[i] = l.id.String(), l.token.String()
 		lengths[i] = strconv.FormatFloat(l.length.Seconds(), 'f', -1, 64)
 	}
-	sent := time.Now()
-	rows, err := conn.Query(ctx, ls.store.sql.renew, ids, tokens, lengths)
+	rows, err := conn.Query(ctx, s.sql.renew, ids, tokens, lengths)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	held := make(map[string]bool) // whether it was renewed
+	held := make(map[string]bool)
 	var token string
 	var renewed bool
-	if _, err := pgx.ForEachRow(rows, []any{&token, &renewed}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&token, &renewed}, func() error {
 		held[token] = renewed
 		return nil
-	}); err != nil {
-		return err
-	}
-	ls.note(due, held, sent)
-	return nil
+	})
+	return held, err
 }
 
 // note takes over what the server said.

@@ -23,6 +23,7 @@ const (
 	statusKeyReused   = "key_reused"
 	statusExpired     = "expired"
 	statusNotAllowed  = "not_allowed"
+	statusOverQuota   = "over_quota"
 	statusUnknown     = "outcome_unknown"
 	statusFailed      = "failed"      // recorded: the same call fails in the same way
 	statusNotDone     = "not_done"    // rolled back, nothing is recorded
@@ -106,6 +107,9 @@ func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
 			expired.FinishedAt.UTC().Format(time.RFC3339), origin.newIntent())}, true
 	case errors.Is(err, txidem.ErrNotAllowed):
 		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
+	case errors.Is(err, txidem.ErrQuota):
+		return refusal{Status: statusOverQuota, Repeat: true, RetryAfter: 60, Message: "Too many calls of this caller are on record at the moment. Nothing was done. " +
+			"Do not try another way. Wait a minute, then repeat exactly the same call with the same arguments."}, true
 	case errors.Is(err, txidem.ErrScope):
 		return refusal{Status: statusNoCaller, Message: noCallerText}, true
 	case errors.Is(err, txidem.ErrKey):
@@ -154,6 +158,9 @@ func ofTheServer(err error) (refusal, bool) {
 	case errors.Is(err, txidem.ErrUnavailable), errors.As(err, &fromDatabase) && passes(fromDatabase.Code):
 		return refusal{Status: statusUnavailable, Repeat: true, RetryAfter: 5, Message: "The database of this tool cannot be used at the moment. Nothing was changed by this call. " +
 			"Wait 5 seconds, then repeat exactly the same call with the same arguments."}, true
+	case errors.Is(err, txidem.ErrCodec), errors.Is(err, txidem.ErrRecord):
+		return refusal{Status: statusFault, Message: "This tool has a fault: the answer of this call cannot be read or written. Nothing was changed by this call now; " +
+			"it may have been done earlier. Do not repeat it; tell the people who run this tool."}, true
 	case fromDatabase != nil, !txidem.Retryable(err):
 		return refusal{Status: statusFault, Message: "This tool has a fault. Nothing was changed by this call. Do not repeat it; tell the people who run this tool."}, true
 	}
