@@ -32,7 +32,7 @@ crash: ## Kill processes at every step of a call, N=300 times, and count effects
 	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: bench
-bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about three minutes)
+bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench

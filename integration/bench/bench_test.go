@@ -29,9 +29,9 @@ func TestRun_EndsWithTheLine(t *testing.T) {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	form := regexp.MustCompile(`^bench: lat_1ms=N lat_sock=N tput16=N tput16_1ms=N floor=N of_floor=N vs_five=N replay=N allocs=M$`)
+	form := regexp.MustCompile(`^bench: lat_1ms=N lat_sock=N tput16=N tput16_1ms=N floor=N of_floor=N vs_five=N replay=N allocs=M batch_1ms=N batch_tput16=N leased_1ms=N$`)
 	last := regexp.MustCompile(`=\d+\.\d\d\b`).ReplaceAllString(lines[len(lines)-1], "=N")
-	last = regexp.MustCompile(`=\d+$`).ReplaceAllString(last, "=M")
+	last = regexp.MustCompile(`=\d+\b`).ReplaceAllString(last, "=M")
 	if !form.MatchString(last) {
 		t.Errorf("the last line is\n%s", lines[len(lines)-1])
 	}
@@ -150,7 +150,7 @@ func TestShapes_Turns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []float64{bare: 3, floor: 3, five: 5, ours: 3, replay: 2} {
+	for i, want := range []float64{bare: 3, floor: 3, five: 5, ours: 3, replay: 2, batch: 1, byHand: 2, leased: 2} {
 		if turns[i] != want {
 			t.Errorf("%s takes %v round trips, want %v", shapes()[i].name, turns[i], want)
 		}

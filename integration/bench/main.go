@@ -1,7 +1,7 @@
 // Bench says what protection costs: it runs the same write with and without it, in turn and in one process against one
 // Postgres, and prints how they compare.
 //
-//	go run ./integration/bench            # about three minutes
+//	go run ./integration/bench            # about five minutes
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
@@ -16,6 +16,9 @@
 //     transaction.
 //   - ours: [txidem.Run] with a key, all of it: identity, canonical arguments, lock, effect, record, encoding.
 //   - replay: [txidem.Run] of calls that are recorded already.
+//   - batch: [txidem.RunBatch] with the same effect, all in one round trip.
+//   - by hand: a committed claim, no effect, a committed finish: what one would write around an effect elsewhere.
+//   - leased: [txidem.RunLeased] around no effect.
 //
 // # How it measures
 //

@@ -7,6 +7,7 @@ type queries struct {
 	create, drop, empty, tally string
 
 	effect        string // the handler's
+	queued        string // the same, where nobody reads its answer
 	pattern       string // of the records that floor writes
 	record        string // with room for columns and values
 	claim, finish string // of five
@@ -18,7 +19,7 @@ func queriesFor(app, calls string) queries {
 	}
 	return queries{
 		create: in(sqlCreate), drop: in(sqlDrop), empty: in(sqlEmpty), tally: in(sqlTally),
-		effect: in(sqlEffect), pattern: in(sqlPattern), record: in(sqlRecord), claim: in(sqlClaim), finish: in(sqlFinish),
+		effect: in(sqlEffect), queued: in(sqlQueued), pattern: in(sqlPattern), record: in(sqlRecord), claim: in(sqlClaim), finish: in(sqlFinish),
 	}
 }
 
@@ -52,6 +53,9 @@ select (select count(*) from {app}.effect),
 
 const sqlEffect = `
 insert into {app}.effect (intent, order_id, cents) values ($1, $2, $3) returning id`
+
+const sqlQueued = `
+insert into {app}.effect (intent, order_id, cents) values ($1, $2, $3)`
 
 // sqlPattern reads a record of txidem, and sqlRecord writes others like it: its columns are filled in. Unlike txidem it asks
 // for nothing back.

@@ -24,7 +24,9 @@ func (b *bench) report(w io.Writer, took time.Duration) error {
 const legend = `
 bare    begin, effect, commit                   ours    txidem.Run, first call
 floor   bare and the insert of the record       replay  txidem.Run, call that is recorded
-five    begin, claim, effect, finish, commit    x bare  median (middle half)
+five    begin, claim, effect, finish, commit    batch   txidem.RunBatch, first call
+by hand claim, commit; finish, commit           leased  txidem.RunLeased, first call
+                                                x bare  median (middle half)
 
 `
 
@@ -73,7 +75,7 @@ func micro(d time.Duration) string { return fmt.Sprintf("%d us", d.Microseconds(
 func (b *bench) summary() string {
 	one, many := setting{direct, 1}, setting{direct, mostWorkers}
 	far, farMany := setting{distant, 1}, setting{distant, mostWorkers}
-	return fmt.Sprintf("bench: lat_1ms=%.2f lat_sock=%.2f tput16=%.2f tput16_1ms=%.2f floor=%.2f of_floor=%.2f vs_five=%.2f replay=%.2f allocs=%.0f",
+	return fmt.Sprintf("bench: lat_1ms=%.2f lat_sock=%.2f tput16=%.2f tput16_1ms=%.2f floor=%.2f of_floor=%.2f vs_five=%.2f replay=%.2f allocs=%.0f batch_1ms=%.2f batch_tput16=%.2f leased_1ms=%.2f",
 		b.ratio(ours, bare, far, latency).median,
 		b.ratio(ours, bare, one, latency).median,
 		b.ratio(ours, bare, many, rate).median,
@@ -82,5 +84,8 @@ func (b *bench) summary() string {
 		b.ratio(ours, floor, many, rate).median,
 		b.ratio(ours, five, many, rate).median,
 		b.ratio(replay, ours, one, rate).median,
-		median(b.of(ours, one, allocs)))
+		median(b.of(ours, one, allocs)),
+		b.ratio(batch, bare, far, latency).median,
+		b.ratio(batch, bare, many, rate).median,
+		b.ratio(leased, byHand, far, latency).median)
 }

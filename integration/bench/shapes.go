@@ -28,6 +28,9 @@ const (
 	five
 	ours
 	replay
+	batch
+	byHand
+	leased
 )
 
 func shapes() []shape {
@@ -37,6 +40,9 @@ func shapes() []shape {
 		five:   {name: "five", call: callFive, writes: tally{effects: 1, claims: 1}},
 		ours:   {name: "ours", call: callOurs, writes: tally{effects: 1, records: 1}},
 		replay: {name: "replay", call: callReplay, replays: true},
+		batch:  {name: "batch", call: callBatch, writes: tally{effects: 1, records: 1}},
+		byHand: {name: "by hand", call: callByHand, writes: tally{claims: 1}},
+		leased: {name: "leased", call: callLeased, writes: tally{records: 1}},
 	}
 }
 
@@ -161,6 +167,47 @@ func callReplay(ctx context.Context, l *link, key string) error {
 	})
 	if err == nil && !result.Replayed {
 		return errors.New("a recorded call was not replayed")
+	}
+	return err
+}
+
+// callBatch makes the same write with an id of the caller's.
+func callBatch(ctx context.Context, l *link, key string) error {
+	result, err := txidem.RunBatch(ctx, l.store, request(key), func(_ context.Context, b *txidem.Batch) (receipt, error) {
+		b.Queue(l.sql.queued, key, orderID, int64(cents))
+		return receiptFor(1), nil
+	})
+	if err == nil && result.Replayed {
+		return errors.New("a new call was answered from a record")
+	}
+	return err
+}
+
+// callByHand commits a claim, has its effect elsewhere, which costs nothing here, and finishes.
+func callByHand(ctx context.Context, l *link, key string) error {
+	key = scope + ":" + tool + ":x:" + key
+	var state string
+	var response []byte
+	var attempts int
+	var inserted bool
+	if err := l.pool.QueryRow(ctx, l.sql.claim, key).Scan(&state, &response, &attempts, &inserted); err != nil {
+		return err
+	}
+	if !inserted {
+		return fmt.Errorf("key %s was there before: %s", key, state)
+	}
+	raw, err := json.Marshal(receiptFor(1))
+	if err != nil {
+		return err
+	}
+	_, err = l.pool.Exec(ctx, l.sql.finish, key, raw)
+	return err
+}
+
+func callLeased(ctx context.Context, l *link, key string) error {
+	result, err := txidem.RunLeased(ctx, l.store, request(key), func(context.Context) (receipt, error) { return receiptFor(1), nil }, nil)
+	if err == nil && result.Replayed {
+		return errors.New("a new call was answered from a record")
 	}
 	return err
 }
