@@ -21,12 +21,14 @@ var allowed = map[string][]string{
 	"toolcall":                {"github.com/jackc/pgx/v5"},
 	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", "github.com/jackc/pgx/v5/..."},
 	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
+	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
 	"internal/devpg/withpg":   {module + "/internal/devpg"},
 	"internal/delayproxy":     {},
 	"internal/faultconn":      {},
+	"internal/pgturns":        {},
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 }
