@@ -44,8 +44,8 @@ func (s said) String() string {
 // errGone is the error of a call that ended its goroutine.
 var errGone = errors.New("txidemtest: Call ended its goroutine (runtime.Goexit); return instead")
 
-// patience is how long a call that is cancelled may take to return.
-const patience = 15 * time.Second
+// patience is how long a call whose context has ended may take to return.
+func (k *kit) patience() time.Duration { return min(k.tool.Timeout, 15*time.Second) }
 
 // call makes a call whose order, if any, finds its context.
 func (k *kit) call(ctx context.Context, intent int, o *order) said {
@@ -74,9 +74,9 @@ func (k *kit) call(ctx context.Context, intent int, o *order) said {
 	select {
 	case s := <-result:
 		return s
-	case <-time.After(patience):
-		k.stuck = true
-		return said{hung: true, err: fmt.Errorf("txidemtest: Call did not return in %v after its context had ended", patience)}
+	case <-time.After(k.patience()):
+		k.stuck.Store(true)
+		return said{hung: true, err: fmt.Errorf("txidemtest: Call did not return in %v after its context had ended", k.patience())}
 	}
 }
 

@@ -49,7 +49,7 @@ func check(ctx context.Context, test string, database func() string, tool Tool, 
 	}
 	if spec, ok := specOf(); ok {
 		if spec.Test == test && spec.Tool == tool.Name {
-			die(ctx, spec, tool) // does not return
+			spec.die(ctx, tool) // does not return
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func check(ctx context.Context, test string, database func() string, tool Tool, 
 		return err
 	}
 	for _, p := range k.parts() {
-		if k.stuck {
+		if k.stuck.Load() {
 			return nil
 		}
 		if err := each(p.name, p.do); err != nil {

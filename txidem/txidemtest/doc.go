@@ -30,7 +30,7 @@
 //
 //   - The query counts Tool.Want effects of each intent in the end, also a while later.
 //   - A call that failed had no effect, one that succeeded had all of it, and a process that died before COMMIT none: looked
-//     at before the call is repeated.
+//     at before the call is repeated. A call whose COMMIT was sent, or whose context was cancelled, may fail with or without.
 //   - All answers of one intent are the same bytes, a failure made by txidem.Fail included.
 //   - No transaction and no advisory lock is open in the database, and the pool has all its connections back.
 //   - No call breaks a rule of txidem: an SQL error that is swallowed, a transaction that is ended by raw SQL, a tx that is

@@ -16,3 +16,22 @@ func Missed(ctx context.Context, test string, database func() string, tool Tool)
 	})
 	return all, missed, err
 }
+
+// Turns returns the names of the turns of a tool's first call.
+func Turns(ctx context.Context, url string, tool Tool) (names []string, err error) {
+	if tool, err = tool.withDefaults(); err != nil {
+		return nil, err
+	}
+	k, err := open(ctx, url, "", tool)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	if _, err := k.inARow(ctx); err != nil {
+		return nil, err
+	}
+	for _, t := range k.shape.turns {
+		names = append(names, t.name)
+	}
+	return names, nil
+}

@@ -47,7 +47,7 @@ func specOf() (spec, bool) {
 }
 
 // die makes the call of the spec and ends this process on the way.
-func die(ctx context.Context, s spec, tool Tool) {
+func (s spec) die(ctx context.Context, tool Tool) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // ends when the test does
 		os.Exit(exitOrphaned)
@@ -101,8 +101,8 @@ func (k *kit) killAt(ctx context.Context, p point) (string, error) {
 	return k.over(ctx, intent, nil)
 }
 
-// childTimeout is how long a process that is to die may take.
-const childTimeout = time.Minute
+// startTimeout is how long a process that is to die may take to come to its call.
+const startTimeout = time.Minute
 
 // child starts a process and reports whether it died where it should. It is gone when child returns.
 func (k *kit) child(ctx context.Context, s spec) (died bool, err error) {
@@ -114,13 +114,14 @@ func (k *kit) child(ctx context.Context, s spec) (died bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("txidemtest: find the test binary: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, childTimeout)
+	timeout := startTimeout + k.tool.Timeout + k.patience()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, "-test.run="+pattern(s.Test), "-test.count=1", "-test.timeout="+childTimeout.String())
+	cmd := exec.CommandContext(ctx, binary, "-test.run="+pattern(s.Test), "-test.count=1", "-test.timeout="+timeout.String())
 	cmd.Env = append(os.Environ(), env+"="+string(text))
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = k.patience()
 	stdin, err := cmd.StdinPipe() // open as long as this process lives
 	if err != nil {
 		return false, err

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,12 +25,12 @@ type kit struct {
 	pool  *pgxpool.Pool // the tool's
 	judge *pgxpool.Pool // ours
 
-	intent  int           // the last one
-	counted map[int]int   // effects, by intent, of calls in which nothing was found
-	waited  time.Duration // for goroutines
-	shape   shape         // of a call without faults
-	missed  bool          // the last point was not reached
-	stuck   bool          // something does not end: what comes would wait for it, or be blamed for it
+	intent  int             // the last one
+	counted map[int]int     // effects, by intent, of calls in which nothing was found
+	staying map[string]bool // goroutines that were waited for in vain, by the functions with which they began
+	shape   shape           // of a call without faults
+	missed  bool            // the last point was not reached
+	stuck   atomic.Bool     // something does not end: what comes would wait for it, or be blamed for it
 }
 
 // Intents are numbers that fit into Postgres' integer, and another check of the same database has others.
@@ -40,12 +41,15 @@ const (
 
 // open connects. The kit must be closed.
 func open(ctx context.Context, url, test string, tool Tool) (*kit, error) {
-	k := &kit{tool: tool, test: test, url: url, counted: make(map[int]int), stage: &stage{}}
+	k := &kit{tool: tool, test: test, url: url, counted: make(map[int]int), staying: make(map[string]bool), stage: &stage{}}
 	k.app = fmt.Sprintf("txidemtest-%016x", rand.Uint64())
 	k.intent = intentsPerCheck * (1 + rand.IntN(checks-1))
-	var err error
-	if k.judge, err = pgxpool.New(ctx, url); err != nil {
-		return nil, fmt.Errorf("txidemtest: the database's URL: %w", err)
+	cfg, err := k.config()
+	if err != nil {
+		return nil, err
+	}
+	if k.judge, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("txidemtest: connect: %w", err)
 	}
 	if err = k.connect(ctx); err != nil {
 		k.judge.Close()
@@ -54,17 +58,26 @@ func open(ctx context.Context, url, test string, tool Tool) (*kit, error) {
 	return k, nil
 }
 
+// config is that of the tool's pool, as its author has it.
+func (k *kit) config() (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(k.url)
+	if err != nil {
+		return nil, fmt.Errorf("txidemtest: the database's URL: %w", err)
+	}
+	if k.tool.Pool != nil {
+		k.tool.Pool(cfg)
+	}
+	return cfg, nil
+}
+
 // leastConns is how many connections the tool's pool has at least: two calls at once may need two each.
 const leastConns = 4
 
 // connect makes the tool's pool, whose connections can be broken.
 func (k *kit) connect(ctx context.Context) error {
-	cfg, err := pgxpool.ParseConfig(k.url)
+	cfg, err := k.config()
 	if err != nil {
-		return fmt.Errorf("txidemtest: the database's URL: %w", err)
-	}
-	if k.tool.Pool != nil {
-		k.tool.Pool(cfg)
+		return err
 	}
 	cfg.MaxConns = max(cfg.MaxConns, leastConns)
 	conn := cfg.ConnConfig
@@ -83,7 +96,7 @@ func (k *kit) connect(ctx context.Context) error {
 				return err
 			}
 		}
-		return prepareRefusals(ctx, c)
+		return getReady(ctx, c)
 	}
 	if k.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return fmt.Errorf("txidemtest: connect: %w", err)

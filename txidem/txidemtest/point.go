@@ -83,7 +83,7 @@ func (s shape) points(kill bool) []point {
 func (t turn) points(i int, late bool) []point {
 	var all []point
 	add := func(f fault, pl place, name string) {
-		all = append(all, point{Fault: f, Turn: i, Place: pl, name: name, commit: late || t.commits && (pl == inside || pl == after)})
+		all = append(all, point{Fault: f, Turn: i, Place: pl, name: name, commit: late || t.commits && !t.reads && (pl == inside || pl == after)})
 	}
 	for _, f := range []fault{killed, cut} {
 		add(f, before, fmt.Sprintf("%s before %s", f, t.name))

@@ -10,35 +10,47 @@ import (
 
 // inARow makes calls without faults, and learns the shape of one.
 func (k *kit) inARow(ctx context.Context) (string, error) {
-	first, other := k.next(), k.next()
-	if n, err := k.count(ctx, first); err != nil || n != 0 {
-		return fmt.Sprintf("the query counts %d effects of intent %d, which was never called: it must count those of the intent $1 only", n, first), err
+	intent, other := k.next(), k.next()
+	if problem, err := k.uncalled(ctx, intent); problem != "" || err != nil {
+		return problem, err
 	}
 	k.stage.begin(nil)
-	s := k.call(ctx, first, nil)
+	s := k.call(ctx, intent, nil)
 	learned := k.stage.shape()
-	if problem := s.broken(); problem != "" {
-		return problem, nil
-	}
-	if !s.final() {
+	switch {
+	case s.broken() != "":
+		return s.broken(), nil
+	case !s.final():
 		return fmt.Sprintf("a first call without faults has no answer: %v", s), nil
-	}
-	if !slices.ContainsFunc(learned.turns, func(t turn) bool { return t.claims }) {
+	case !slices.ContainsFunc(learned.turns, func(t turn) bool { return t.claims }):
 		return "the call makes no protected call on its pool: it must use txidem, and the pool that it is given", nil
 	}
 	k.shape = learned
-	if problem, err := k.over(ctx, first, []said{s}); problem != "" || err != nil {
+	if problem, err := k.settle(ctx); problem != "" || err != nil {
 		return problem, err
 	}
-	if problem, err := k.over(ctx, other, nil); problem != "" || err != nil {
+	if problem, err := k.uncalled(ctx, other); problem != "" || err != nil {
 		return problem, err
 	}
-	n, err := k.count(ctx, first)
+	n, err := k.count(ctx, intent)
 	if n != k.tool.Want && err == nil {
-		return fmt.Sprintf("the query counts %d effects of intent %d after intent %d was called, want %d: it must count those of the intent $1 only",
-			n, first, other, k.tool.Want), nil
+		return fmt.Sprintf("after one call without faults the query counts %d effects of intent %d, want %d: Tool.Want or Tool.Effects is wrong, or %s%s",
+			n, intent, k.tool.Want, causeOutside, k.stage.hints()), nil
 	}
-	return "", err
+	if problem, err := k.over(ctx, intent, []said{s}); problem != "" || err != nil {
+		return problem, err
+	}
+	return k.over(ctx, other, nil)
+}
+
+// uncalled demands that the query counts nothing of an intent that was not called.
+func (k *kit) uncalled(ctx context.Context, intent int) (string, error) {
+	n, err := k.count(ctx, intent)
+	if n == 0 || err != nil {
+		return "", err
+	}
+	k.stuck.Store(true)
+	return fmt.Sprintf("the query counts %d effects of intent %d, which was never called: it must count those of the intent $1 only%s", n, intent, leftOut), nil
 }
 
 // atOnce calls again while a call is in its last turn.

@@ -18,16 +18,22 @@ const (
 	forConns    = 5 * time.Second  // of the pool
 	forSessions = 20 * time.Second // of Postgres, which notices in a second that a client is gone
 	forRoutines = 2 * time.Second
-	forAll      = 20 * time.Second // all waiting for goroutines of one check
 )
+
+// leftOut ends the last finding of a check that cannot go on.
+const leftOut = " (the points behind this one are left out)"
 
 // settle waits until nothing of a call goes on. It returns what does not end.
 func (k *kit) settle(ctx context.Context) (problem string, err error) {
-	defer func() { k.stuck = k.stuck || problem != "" }()
+	defer func() {
+		if problem != "" {
+			k.stuck.Store(true)
+		}
+	}()
 	k.waitForRoutines(ctx)
 	if !eventually(ctx, forConns, func() bool { return k.pool.Stat().AcquiredConns() == 0 }) {
 		return fmt.Sprintf("the call has returned and %d connections of the pool were not given back: "+
-			"something keeps a connection, a transaction or rows (Acquire, Begin, Query) without releasing it", k.pool.Stat().AcquiredConns()), nil
+			"something keeps a connection, a transaction or rows (Acquire, Begin, Query) without releasing it%s", k.pool.Stat().AcquiredConns(), leftOut), nil
 	}
 	left := ""
 	ended := eventually(ctx, forSessions, func() bool {
@@ -37,15 +43,20 @@ func (k *kit) settle(ctx context.Context) (problem string, err error) {
 	if err != nil || ended {
 		return "", err
 	}
-	return "the call has returned and something of it is left in the database: " + left, nil
+	return "the call has returned and something of it is left in the database: " + left + leftOut, nil
 }
 
 // waitForRoutines waits for goroutines that a call has left behind, so that what they write is counted. There may be some
-// that stay for good, so it has an end.
+// that stay for good, such as a server's: their kind is waited for once.
 func (k *kit) waitForRoutines(ctx context.Context) {
-	begin := time.Now()
-	eventually(ctx, min(forRoutines, forAll-k.waited), func() bool { return !k.routines() })
-	k.waited += time.Since(begin)
+	var left []string
+	eventually(ctx, forRoutines, func() bool {
+		left = k.routines()
+		return len(left) == 0
+	})
+	for _, root := range left {
+		k.staying[root] = true
+	}
 }
 
 // eventually polls until cond is true, and reports whether it became so. It is for what is done elsewhere, of which no
@@ -60,25 +71,27 @@ func eventually(ctx context.Context, timeout time.Duration, cond func() bool) bo
 	return true
 }
 
-// routines reports whether there is a goroutine that a call started, other than the pool's own.
-func (k *kit) routines() bool {
+// routines returns the functions with which goroutines began that a call started and that are still there, other than the
+// pool's own and those that are known to stay. A goroutine has the labels of the one that started it.
+func (k *kit) routines() []string {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
-		return false
+		return nil
 	}
+	var roots []string
 	mark := fmt.Sprintf("%q:%q", label, k.app)
 	for _, group := range strings.Split(b.String(), "\n\n") {
 		labels, stack, _ := strings.Cut(group, "\n#\t")
-		if strings.Contains(labels, mark) && !isPoolRoutine(stack) {
-			return true
+		root := rootOf(stack)
+		if strings.Contains(labels, mark) && !strings.Contains(root, "github.com/jackc/") && !k.staying[root] {
+			roots = append(roots, root)
 		}
 	}
-	return false
+	return roots
 }
 
-// isPoolRoutine reports whether pgx or its pool began a goroutine: whether the function at the bottom of its stack is
-// one of theirs.
-func isPoolRoutine(stack string) bool {
+// rootOf returns what the last line of a stack says: the function at the bottom and its place.
+func rootOf(stack string) string {
 	lines := strings.Split(strings.TrimSpace(stack), "\n")
-	return strings.Contains(lines[len(lines)-1], "github.com/jackc/")
+	return lines[len(lines)-1]
 }

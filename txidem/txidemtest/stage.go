@@ -1,6 +1,7 @@
 package txidemtest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -125,8 +126,9 @@ const (
 
 func (s *stage) note(sql string) {
 	sql = strings.Join(strings.Fields(sql), " ")
-	if len(s.outside) < maxHints {
-		s.outside = append(s.outside, sql[:min(len(sql), maxHint)])
+	sql = sql[:min(len(sql), maxHint)]
+	if len(s.outside) < maxHints && !slices.Contains(s.outside, sql) {
+		s.outside = append(s.outside, sql)
 	}
 }
 

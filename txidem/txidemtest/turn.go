@@ -47,6 +47,8 @@ func named(seen []seenTurn) []turn {
 			t.name, t.refusals = "the record", []string{codeSerialization, codeDiskFull}
 		case s.Commits:
 			t.name = "commit"
+		case len(s.SQL) == 1 && isControl(s.SQL[0]):
+			t.name = strings.ToLower(strings.Fields(s.SQL[0])[0])
 		default:
 			statements++
 			t.name, t.refusals = fmt.Sprintf("statement %d", statements), []string{codeSerialization, codeDiskFull}

@@ -19,6 +19,7 @@ type wire struct {
 	stage   *stage
 	scanner pgturns.Scanner
 
+	ready             bool // it is made, and what its user does is part of a call
 	claimed, recorded bool // the stage's: it has an open claim, and the record is written
 
 	gone    atomic.Bool           // it was cut
@@ -42,7 +43,7 @@ func (s *stage) afterNetConnect(next func(context.Context, *pgconn.Config, net.C
 // does that ends in the system's buffer.
 func (w *wire) Write(b []byte) (int, error) {
 	t := w.scanner.Turn(b)
-	if !t.Executes() {
+	if !w.ready || !t.Executes() {
 		return w.Conn.Write(b)
 	}
 	o := w.stage.turn(w, seenTurn{Turn: t})
@@ -126,12 +127,16 @@ func refusalSQL(code string) string {
 	return "do $$ begin raise exception 'refused by txidemtest' using errcode = '" + code + "'; end $$"
 }
 
-// prepareRefusals prepares on a new connection what refusal executes.
-func prepareRefusals(ctx context.Context, conn *pgx.Conn) error {
+// getReady makes a new connection ready: it prepares what refusal executes. What was done to set it up before is no part of a
+// call.
+func getReady(ctx context.Context, conn *pgx.Conn) error {
 	for _, code := range []string{codeSerialization, codeDiskFull} {
 		if _, err := conn.PgConn().Prepare(ctx, refusalName(code), refusalSQL(code), nil); err != nil {
 			return err
 		}
+	}
+	if w, ok := conn.PgConn().Conn().(*wire); ok {
+		w.ready = true
 	}
 	return nil
 }
