@@ -69,7 +69,7 @@ func ExampleCheck() {
 	fmt.Println(cause)
 	// Output:
 	// two calls in a row
-	// something writes outside tx (by the pool, in a goroutine or a defer, before the call), or each attempt has another key; seen outside a call's transaction: insert into refunds (order_id) values ($1)
+	// Tool.Want or Tool.Effects is wrong, or something writes outside tx (by the pool, in a goroutine or a defer, before the call), or each attempt has another key; seen outside a call's transaction: insert into refunds (order_id) values ($1)
 }
 
 // refundsDatabase returns the URL of a migrated database with a table of refunds, and what drops it.

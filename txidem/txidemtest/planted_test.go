@@ -48,6 +48,8 @@ func TestCheck_R02_FindsPlantedFaults(t *testing.T) {
 		"success whatever the error":          {always(alwaysDone), []string{"cut inside statement 1"}, "swallowed"},
 		"done, says the process's memory":     {remembers, []string{"record and commit refused with 53100"}, "memory"},
 		"done, says the handler's memory":     {handlerRemembers, []string{"panic after", "cut before the record"}, "memory"},
+		"a goroutine that writes much later":  {muchLater, []string{"in the end"}, "outlives the call"},
+		"looks first, and then takes any key": {looksFirst, []string{"at once"}, "2 effects"},
 		"a key for each attempt":              {keyPerAttempt, []string{"in a row", "at once"}, "another key"},
 		"a key for each process":              {always(keyPerProcess), []string{"killed before the reply"}, "another key"},
 		"another key after an error":          {always(otherKeyAfterAnError), []string{"panic"}, "another key"},
@@ -330,6 +332,36 @@ func argsPerAttempt(*testing.T) func(context.Context, *pgxpool.Pool, int) ([]byt
 	return func(ctx context.Context, pool *pgxpool.Pool, intent int) ([]byte, error) {
 		req := request(intent)
 		req.Args = fmt.Appendf(nil, `{"nonce":%d}`, next())
+		return run(ctx, pool, req, intent, insert)
+	}
+}
+
+// muchLater writes for the first intent when the handler runs for the tenth.
+func muchLater(*testing.T) func(context.Context, *pgxpool.Pool, int) ([]byte, error) {
+	tenth, next := make(chan struct{}), counter()
+	return calls(func(ctx context.Context, pool *pgxpool.Pool, tx pgx.Tx, intent int) (string, error) {
+		switch next() {
+		case 1:
+			go func() {
+				<-tenth
+				_, _ = pool.Exec(context.WithoutCancel(ctx), sqlEffect, intent)
+			}()
+		case 10:
+			close(tenth)
+		}
+		return insert(ctx, pool, tx, intent)
+	})
+}
+
+func looksFirst(*testing.T) func(context.Context, *pgxpool.Pool, int) ([]byte, error) {
+	next := counter()
+	return func(ctx context.Context, pool *pgxpool.Pool, intent int) ([]byte, error) {
+		var n int
+		if err := pool.QueryRow(ctx, sqlCount, intent).Scan(&n); err != nil || n > 0 {
+			return []byte(`"done"`), err
+		}
+		req := request(intent)
+		req.Key = fmt.Sprint(req.Key, "-", next())
 		return run(ctx, pool, req, intent, insert)
 	}
 }

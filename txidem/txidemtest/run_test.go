@@ -115,12 +115,26 @@ func TestCheck_ProcessesNeedTheirTest(t *testing.T) {
 	}
 }
 
+// TestCheck_AProcessEndsWithItsTest: one whose test is gone does not finish its call.
+func TestCheck_AProcessEndsWithItsTest(t *testing.T) {
+	t.Parallel()
+	if txidemtest.Dying() { // its standard input is at its end, as if the test had died
+		_, _ = txidemtest.Check(t.Context(), t.Name(), nil, txidemtest.Tool{Effects: sqlCount, Call: func(ctx context.Context, _ *pgxpool.Pool, _ int) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), fmt.Sprintf(`TXIDEMTEST_DIE={"Test":%q,"URL":%q,"App":"orphan"}`, t.Name(), database(t)))
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 87 {
+		t.Errorf("it ended with %v: %s", err, out)
+	}
+}
+
 // TestRun_TellsToolsApart: a process that is to die in the second tool passes by the first one.
 func TestRun_TellsToolsApart(t *testing.T) {
 	t.Parallel()
-	if !txidemtest.Dying() && t.Name() == "" {
-		t.Fatal("a test without a name")
-	}
 	for i, h := range []handler{insert, twoStatements} {
 		txidemtest.Run(t, func() string { return database(t) }, txidemtest.Tool{Name: fmt.Sprint("tool ", i), Call: calls(h), Effects: sqlCount})
 	}
