@@ -43,6 +43,10 @@
 //     What it writes later is not.
 //   - Of a call with many turns, the first four and the last four are broken.
 //   - A statement that the handler runs in another goroutine does not panic: that would end the test.
+//   - A handler that uses its connection after it has returned may meet the next user of it there, and end the test with a
+//     panic of pgx's.
+//   - What keeps a connection of the pool between two calls is taken for a leak.
+//   - In leased mode, what a handler does outside a transaction is not rolled back: this kit finds fault with it.
 //   - It needs a direct connection to Postgres, not one through a pooler, and nobody else may write what the query counts.
 //   - A process that is killed is the test binary, started again for this test alone: see [Run].
 //
