@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -143,7 +144,8 @@ func whereCtxEnded(ctx context.Context, pool *pgxpool.Pool, tx pgx.Tx, intent in
 
 func outlives(ctx context.Context, pool *pgxpool.Pool, tx pgx.Tx, intent int) (string, error) {
 	go func() {
-		<-ctx.Done() // the call is over
+		<-ctx.Done()                         // the call is over
+		<-time.After(300 * time.Millisecond) // and all has been counted, unless somebody waits for this goroutine
 		_, _ = pool.Exec(context.WithoutCancel(ctx), sqlEffect, intent)
 	}()
 	return insert(ctx, pool, tx, intent)

@@ -15,7 +15,7 @@ const label = "txidemtest"
 // How long the check waits for what a call has left behind.
 const (
 	poll        = 2 * time.Millisecond
-	forConns    = 5 * time.Second  // of the pool
+	forConns    = 10 * time.Second // of the pool
 	forSessions = 20 * time.Second // of Postgres, which notices in a second that a client is gone
 	forRoutines = 2 * time.Second
 )

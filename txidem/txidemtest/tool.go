@@ -19,7 +19,8 @@ type Tool struct {
 	// Call makes the call once, the way the user's server does: through txidem, with this pool for everything. The intent is a
 	// positive number below 2^31 that stands for what the caller wants; key and arguments must be derived from it and from
 	// nothing else, so that each repetition is the same call. It returns the answer as the caller gets it, without what marks a
-	// replay, and the error of txidem, wrapped or not, where there is one. It must end when ctx does.
+	// replay, and the error of txidem, wrapped or not, where there is one. An error means that there is no answer yet, unless
+	// it is a recorded failure (*toolcall.Failure). Call must end when ctx does.
 	Call func(ctx context.Context, pool *pgxpool.Pool, intent int) (answer []byte, err error)
 
 	// Effects is a query for the number of committed effects of the intent $1, such as
@@ -29,7 +30,8 @@ type Tool struct {
 	// Want is how many effects an intent has. Defaults to 1; None for a call that is refused.
 	Want int
 
-	// Pool, if not nil, adjusts the configuration of the pool that Call gets, as the user's server does.
+	// Pool, if not nil, adjusts the configuration of the pool that Call gets, as the user's server does. The pool has at least
+	// four connections all the same. Defaults to the database's URL as it is.
 	Pool func(*pgxpool.Config)
 
 	// Timeout is the longest that one call may take, also a repeated one that waits for another. Defaults to 30 seconds.

@@ -82,12 +82,7 @@ func (t *tracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceC
 	t.end(ctx)
 }
 
-// What stands on the stack between a statement of a handler and the handler.
-var between = [...]string{
-	"github.com/txonce/txonce/txidem/txidemtest.(*tracer).", "github.com/txonce/txonce/txidem.(*handlerTx).",
-	"github.com/txonce/txonce/txidem.(*savepoint).", "github.com/jackc/pgx/v5", "runtime.",
-}
-
+// core begins the functions of txidem.
 const core = "github.com/txonce/txonce/txidem."
 
 // inCall reports whether a handler runs the statement, on the goroutine in which txidem called it, where a panic is caught.
@@ -97,9 +92,9 @@ func inCall() bool {
 	user := false
 	for {
 		frame, more := frames.Next()
-		switch is := func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }; {
-		case slices.ContainsFunc(between[:], is):
-		case is(core):
+		switch {
+		case isBetween(frame.Function):
+		case strings.HasPrefix(frame.Function, core):
 			return user
 		default:
 			user = true
@@ -108,4 +103,18 @@ func inCall() bool {
 			return false
 		}
 	}
+}
+
+// isBetween reports whether a function may stand on the stack between a statement of a handler and the handler: those
+// of pgx, and of txidem's own transactions, which are known by their methods.
+func isBetween(function string) bool {
+	for _, prefix := range []string{"github.com/txonce/txonce/txidem/txidemtest.(*tracer).", "github.com/jackc/pgx/v5", "runtime."} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	method := function[strings.LastIndexByte(function, '.')+1:]
+	return strings.HasPrefix(function, core+"(") && slices.Contains([]string{
+		"Begin", "Commit", "Rollback", "Exec", "Query", "QueryRow", "SendBatch", "CopyFrom", "Prepare",
+	}, method)
 }
