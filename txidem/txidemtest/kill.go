@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -128,9 +129,10 @@ func (k *kit) child(ctx context.Context, s spec) (died bool, err error) {
 	}
 	defer func() { _ = stdin.Close() }()
 	err = cmd.Run()
+	byHand := runtime.GOOS != "windows" && cmd.ProcessState != nil && cmd.ProcessState.Exited() // a kill is an exit there
 	var exit *exec.ExitError
 	switch {
-	case strings.Contains(out.String(), dying):
+	case strings.Contains(out.String(), dying) && !byHand:
 		return true, nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitAlive:
 		return false, nil
