@@ -71,7 +71,10 @@ func TestCheck_R02_FindsPlantedFaults(t *testing.T) {
 func (f fault) isFound(t *testing.T, found []txidemtest.Finding) {
 	t.Helper()
 	points, problems := "", ""
-	for _, finding := range found {
+	for i, finding := range found {
+		if strings.Contains(finding.Problem, "left out") && i < len(found)-1 {
+			t.Errorf("the check goes on behind %v", finding)
+		}
 		points += finding.Point + "\n"
 		problems += finding.Problem + "\n"
 	}
