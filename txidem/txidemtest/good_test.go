@@ -41,6 +41,7 @@ func TestCheck_R02_PassesGoodTools(t *testing.T) {
 		"no key":             {Call: withoutKey},
 		"in simple protocol": {Call: calls(twoStatements), Pool: mode(pgx.QueryExecModeSimpleProtocol)},
 		"in mode exec":       {Call: calls(savepoints), Pool: mode(pgx.QueryExecModeExec)},
+		"set up by SQL":      {Call: calls(insert), Pool: setUp},
 		"counts with text":   {Call: calls(insert), Effects: `select coalesce(sum(1), 0) from effect where 'n-' || intent = 'n-' || $1`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +59,14 @@ func TestCheck_R02_PassesGoodTools(t *testing.T) {
 
 func mode(m pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = m }
+}
+
+// setUp has each connection run a statement that is no part of a call.
+func setUp(cfg *pgxpool.Config) {
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `set statement_timeout = '1min'`)
+		return err
+	}
 }
 
 func withPolicy(policy txidem.Policy, h handler) func(context.Context, *pgxpool.Pool, int) ([]byte, error) {
