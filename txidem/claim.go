@@ -104,16 +104,14 @@ func (c *claim) decided(policy Policy) bool {
 	return c.record != nil && (!c.record.expired || policy.OnExpired == Refuse)
 }
 
-// queueLock queues sqlClaim in the form that fits the connection.
+// queueLock queues sqlClaim in the form that fits the server.
 func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) {
-	addr := c.conn.Conn().PgConn().Conn().RemoteAddr()
-	local := addr != nil && addr.Network() == "unix"
-	args := []any{s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)}
-	if !local {
-		args = append(args, strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10)) // in seconds; two probes are missed
+	args := []any{
+		s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10),
+		strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10), // in seconds; two probes are missed
 	}
 	known := platform(s.platform.Load())
-	b.Queue(s.sql.claims[claimForm{known, local}], args...).QueryRow(func(row pgx.Row) error {
+	b.Queue(s.sql.claims[known], args...).QueryRow(func(row pgx.Row) error {
 		var linux bool
 		if err := row.Scan(&c.won, nil, nil, nil, &c.synchronous, &linux); err != nil {
 			return err

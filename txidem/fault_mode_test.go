@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/internal/faultconn"
 )
 
@@ -36,6 +37,7 @@ func TestRun_R08_R17_CutsInEveryMode(t *testing.T) {
 	} {
 		t.Run(name(mode), func(t *testing.T) {
 			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
 			f, wire, events := wired(t, &Policy{Wait: 20 * time.Second}, 8, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
 			wire.LoseCancels(true)
 			for _, cut := range inEveryMode {
