@@ -52,18 +52,15 @@ func (s *poolerSet) report(out io.Writer) error {
 	if err != nil || w.name == "" {
 		return err
 	}
+	version, transactions, err := s.stop()
 	srv := started.Load()
-	if srv == nil {
-		return nil // no test has asked for a database
+	if err != nil || srv == nil { // no test has asked for a database
+		return err
 	}
 	line := fmt.Sprintf("dbtest: PostgreSQL %s, directly, %s", srv.Version(), w.name)
 	if w.pooled {
-		version, transactions, err := s.stop()
-		if err == nil && transactions == 0 {
-			err = errors.New("no transaction went through the pooler; make pools with this package")
-		}
-		if err != nil {
-			return err
+		if transactions == 0 {
+			return errors.New("no transaction went through the pooler; make pools with this package")
 		}
 		line = fmt.Sprintf("dbtest: PostgreSQL %s through pgbouncer %s (transaction mode, %d transactions), %s", srv.Version(), version, transactions, w.name)
 	}

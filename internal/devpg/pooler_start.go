@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -54,7 +55,11 @@ func startPooler(ctx context.Context, server *pgconn.Config, users map[string]st
 	if err != nil {
 		return nil, err
 	}
-	work, err := newWorkDir(dataBases(false), who)
+	bases := dataBases(false)
+	for _, base := range bases {
+		sweep(base, slog.New(slog.DiscardHandler))
+	}
+	work, err := newWorkDir(bases, who)
 	if err != nil {
 		return nil, err
 	}
