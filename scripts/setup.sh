@@ -162,16 +162,16 @@ install_unstarted() {
 		as_root chmod 755 "$policy"
 		trap 'as_root rm -f "$policy"; exit 1' INT TERM HUP
 	fi
-	done=0
-	install "$1" "$2" || done=$?
+	failed=0
+	install "$1" "$2" || failed=$?
 	if [ -n "$ours" ]; then
 		as_root rm -f "$policy"
 		trap - INT TERM HUP
 	fi
-	if [ "$1" = apt ] && [ "$done" -eq 0 ]; then
+	if [ "$1" = apt ] && [ "$failed" -eq 0 ]; then
 		as_root update-rc.d "$3" disable >/dev/null 2>&1 || say "the service $3 may start with the system"
 	fi
-	return "$done"
+	return "$failed"
 }
 
 # no_main_cluster keeps Debian's package from making and starting a cluster.

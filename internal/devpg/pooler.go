@@ -29,7 +29,7 @@ func StartPooler(ctx context.Context, serverURL string, users map[string]string)
 	if err != nil {
 		return nil, fmt.Errorf("devpg: the pooler's server: %w", err)
 	}
-	return startPooler(ctx, &cfg.ConnConfig.Config, users)
+	return startPooler(ctx, dataBases(false), &cfg.ConnConfig.Config, users)
 }
 
 // Route makes cfg, whose server must be the pooler's, connect through the pooler.

@@ -46,7 +46,7 @@ log_disconnections = 0
 log_stats = 0
 `
 
-func startPooler(ctx context.Context, server *pgconn.Config, users map[string]string) (*Pooler, error) {
+func startPooler(ctx context.Context, bases []string, server *pgconn.Config, users map[string]string) (*Pooler, error) {
 	who, err := serverAccount()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,6 @@ func startPooler(ctx context.Context, server *pgconn.Config, users map[string]st
 	if err != nil {
 		return nil, err
 	}
-	bases := dataBases(false)
 	for _, base := range bases {
 		sweep(base, slog.New(slog.DiscardHandler))
 	}

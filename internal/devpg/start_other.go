@@ -17,7 +17,7 @@ func startOwn(context.Context, *Config) (*Server, error) {
 }
 
 // startPooler fails for the same reasons.
-func startPooler(context.Context, *pgconn.Config, map[string]string) (*Pooler, error) {
+func startPooler(context.Context, []string, *pgconn.Config, map[string]string) (*Pooler, error) {
 	return nil, fmt.Errorf("devpg: pgbouncer cannot be started on %s; run the tests without a pooler", runtime.GOOS)
 }
 
