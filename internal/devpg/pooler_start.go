@@ -22,7 +22,8 @@ import (
 const poolerScript = watchedScript + `watched "$bin" "$dir/pgbouncer.ini"` + removeScript
 
 // poolerConfig is pgbouncer's. It keeps no connection for long, since each test has a database of its own and all share
-// the server's max_connections; it tries a server that did not answer again at once, not after 15 s; and it asks for no
+// the server's max_connections; it tries a server that did not answer again at once, not after 15 s, and lets clients wait
+// 5 s for it, not 60; and it asks for no
 // password, for its socket is in a directory that only our own user can enter. No startup parameter is ignored: what a
 // test sets and pgbouncer would drop is an error.
 const poolerConfig = `[databases]
@@ -40,6 +41,7 @@ max_client_conn = 2000
 default_pool_size = 100
 server_idle_timeout = 2
 server_login_retry = 0.1
+client_login_timeout = 5
 server_tls_sslmode = %s
 log_connections = 0
 log_disconnections = 0
