@@ -67,8 +67,12 @@ func TestSkips_R17_AreListedOnceWithTheirReason(t *testing.T) {
 func TestWays_R17_AreAllSix(t *testing.T) {
 	t.Parallel()
 	want := []way{
-		{"", "exec"}, {"", "cache_describe"}, {"", "simple_protocol"},
-		{"pgbouncer", "exec"}, {"pgbouncer", "cache_describe"}, {"pgbouncer", "simple_protocol"},
+		{"", "exec"},
+		{"", "cache_describe"},
+		{"", "simple_protocol"},
+		{"pgbouncer", "exec"},
+		{"pgbouncer", "cache_describe"},
+		{"pgbouncer", "simple_protocol"},
 	}
 	if diff := cmp.Diff(want, ways(false), cmp.AllowUnexported(way{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
