@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"internal/faultconn":      {},
 	"internal/pgturns":        {},
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
+	"internal/dbtest/eachway": {module + "/internal/dbtest"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 	"examples/sqlc":           {module + "/txidem", module + "/examples/sqlc/db", "github.com/jackc/pgx/v5"},
 	"examples/sqlc/db":        {"github.com/jackc/pgx/v5/..."},

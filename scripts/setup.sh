@@ -5,6 +5,7 @@
 #   scripts/setup.sh          a server: one named by TXONCE_TEST_DATABASE_URL or
 #                             DATABASE_URL, or server binaries (14 or newer)
 #   scripts/setup.sh race     the same, and a C compiler for `go test -race`
+#   scripts/setup.sh pooler   the same as without an argument, and pgbouncer
 #
 # It installs with the package manager when it may do so (root, or sudo without
 # a password). The server is only unpacked: no database cluster is made, nothing
@@ -141,6 +142,38 @@ install() {
 	esac
 }
 
+# have_pooler looks where package devpg looks.
+have_pooler() {
+	command -v pgbouncer >/dev/null 2>&1 && return 0
+	for dir in /usr/sbin /usr/local/sbin /opt/homebrew/bin; do
+		if [ -x "$dir/pgbouncer" ]; then return 0; fi
+	done
+	return 1
+}
+
+# install_unstarted MANAGER PACKAGE SERVICE: install it and have nobody start its
+# service, now or when the system starts. Debian starts services at once unless
+# a policy says no; where the system has a policy of its own, that holds.
+install_unstarted() {
+	policy=/usr/sbin/policy-rc.d ours=
+	if [ "$1" = apt ] && [ ! -e "$policy" ]; then
+		ours=yes
+		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+		as_root chmod 755 "$policy"
+		trap 'as_root rm -f "$policy"; exit 1' INT TERM HUP
+	fi
+	failed=0
+	install "$1" "$2" || failed=$?
+	if [ -n "$ours" ]; then
+		as_root rm -f "$policy"
+		trap - INT TERM HUP
+	fi
+	if [ "$1" = apt ] && [ "$failed" -eq 0 ]; then
+		as_root update-rc.d "$3" disable >/dev/null 2>&1 || say "the service $3 may start with the system"
+	fi
+	return "$failed"
+}
+
 # no_main_cluster keeps Debian's package from making and starting a cluster.
 no_main_cluster() {
 	conf=/etc/postgresql-common/createcluster.conf
@@ -195,11 +228,27 @@ ensure_compiler() {
 	fail "no C compiler, which go test -race needs: install gcc (Debian: apt-get install gcc libc6-dev; macOS: xcode-select --install), or test without -race"
 }
 
+ensure_pooler() {
+	if have_pooler; then return 0; fi
+	with=$(manager)
+	if [ -n "$with" ]; then
+		# On Debian it needs postgresql-common, which would make a cluster for
+		# the next server that is installed.
+		if [ "$with" = apt ]; then no_main_cluster; fi
+		if install_unstarted "$with" pgbouncer pgbouncer && have_pooler; then return 0; fi
+	fi
+	fail "no pgbouncer: install it (Debian: apt-get install pgbouncer; macOS: brew install pgbouncer; others: pgbouncer.org)"
+}
+
 case ${1:-} in
 '') ensure_server ;;
 race)
 	ensure_server
 	ensure_compiler
 	;;
-*) fail "usage: scripts/setup.sh [race]" ;;
+pooler)
+	ensure_server
+	ensure_pooler
+	;;
+*) fail "usage: scripts/setup.sh [race | pooler]" ;;
 esac

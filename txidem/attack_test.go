@@ -2,6 +2,7 @@ package txidem
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -48,34 +50,57 @@ func TestRun_I5_OnlyTheAnswerOfCommitDecides(t *testing.T) {
 func TestRun_R17_SettingsOfTheSessionDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		f := setup(t, nil, func(cfg *pgxpool.Config) {
-			cfg.ConnConfig.DefaultQueryExecMode = mode
-			cfg.ConnConfig.RuntimeParams["datestyle"] = "SQL, DMY"
-			cfg.ConnConfig.RuntimeParams["bytea_output"] = "escape"
-			cfg.ConnConfig.RuntimeParams["timezone"] = "Asia/Kathmandu"
-			cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
-			cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "off"
-		})
-		large := strings.Repeat("\u00e4\\", 50_000)
-		for _, level := range isolationLevels {
-			req := request(name(mode, level))
-			req.Policy = &Policy{Isolation: level}
-			handler := func(ctx context.Context, tx pgx.Tx) (string, error) { return large, write(ctx, tx, req.Key) }
-			first, err := Run(t.Context(), f.store, req, handler)
-			if err != nil || first.FinishedAt.IsZero() || time.Since(first.FinishedAt).Abs() > time.Hour {
-				t.Fatalf("%s, %s: %v, finished at %v", mode, level, err, first.FinishedAt)
+		t.Run(name(mode), func(t *testing.T) {
+			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
+			url := dbtest.URL(t)
+			defaults(t, url, map[string]string{
+				"datestyle": "SQL, DMY", "bytea_output": "escape", "timezone": "Asia/Kathmandu",
+				"default_transaction_isolation": "serializable", "default_transaction_read_only": "off",
+			})
+			f := setupAt(t, url, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
+			var output string
+			if err := f.pool.QueryRow(t.Context(), `select current_setting('bytea_output')`).Scan(&output); err != nil || output != "escape" {
+				t.Fatalf("the settings are not there: bytea_output is %q, %v", output, err)
 			}
-			again, err := Run(t.Context(), f.store, req, handler)
-			if err != nil || !again.Replayed || again.Value != large || !again.FinishedAt.Equal(first.FinishedAt) || f.effects(req.Key) != 1 {
-				t.Errorf("%s, %s: replayed %v, %v, %d effects", mode, level, again.Replayed, err, f.effects(req.Key))
-			}
-			failing := req
-			failing.Key += "-fail"
-			for range 2 {
-				if _, err := Run(t.Context(), f.store, failing, func(context.Context, pgx.Tx) (string, error) { return "", Fail("no", "nö") }); !strings.Contains(err.Error(), "nö") {
-					t.Errorf("%s, %s: %v", mode, level, err)
+			large := strings.Repeat("\u00e4\\", 50_000)
+			for _, level := range isolationLevels {
+				req := request(name(mode, level))
+				req.Policy = &Policy{Isolation: level}
+				handler := func(ctx context.Context, tx pgx.Tx) (string, error) { return large, write(ctx, tx, req.Key) }
+				first, err := Run(t.Context(), f.store, req, handler)
+				if err != nil || first.FinishedAt.IsZero() || time.Since(first.FinishedAt).Abs() > time.Hour {
+					t.Fatalf("%s, %s: %v, finished at %v", mode, level, err, first.FinishedAt)
+				}
+				again, err := Run(t.Context(), f.store, req, handler)
+				if err != nil || !again.Replayed || again.Value != large || !again.FinishedAt.Equal(first.FinishedAt) || f.effects(req.Key) != 1 {
+					t.Errorf("%s, %s: replayed %v, %v, %d effects", mode, level, again.Replayed, err, f.effects(req.Key))
+				}
+				failing := req
+				failing.Key += "-fail"
+				for range 2 {
+					if _, err := Run(t.Context(), f.store, failing, func(context.Context, pgx.Tx) (string, error) { return "", Fail("no", "nö") }); !strings.Contains(err.Error(), "nö") {
+						t.Errorf("%s, %s: %v", mode, level, err)
+					}
 				}
 			}
+		})
+	}
+}
+
+// defaults sets what sessions of the database begin with. It asks the server directly, so that no session of a pooler's is
+// older; a pooler would not pass on most of these as parameters of a connection.
+func defaults(t *testing.T, url string, settings map[string]string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	database := pgx.Identifier{conn.Config().Database}.Sanitize()
+	for name, value := range settings {
+		if _, err := conn.Exec(t.Context(), `alter database `+database+` set `+name+` = '`+value+`'`); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -103,13 +128,13 @@ func TestRun_R10_KeptSavepointIsOfNoUse(t *testing.T) {
 	}
 }
 
-// slow is a statement's argument that takes its time to be written.
+// slow is a statement's argument that takes its time to be written, in each of pgx's modes.
 type slow struct{ started, goOn chan struct{} }
 
-func (s slow) MarshalJSON() ([]byte, error) {
+func (s slow) Value() (driver.Value, error) {
 	close(s.started)
 	<-s.goOn
-	return []byte(`"late"`), nil
+	return "late", nil
 }
 
 func TestRun_R10_StatementThatIsBeingSentWhenTheHandlerReturnsIsPartOfTheCall(t *testing.T) {
@@ -118,7 +143,7 @@ func TestRun_R10_StatementThatIsBeingSentWhenTheHandlerReturnsIsPartOfTheCall(t 
 	late, sent := slow{make(chan struct{}), make(chan struct{})}, make(chan error)
 	_, err := Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
 		go func() {
-			_, err := tx.Exec(context.WithoutCancel(ctx), `insert into effect (intent) select $1::jsonb #>> '{}'`, late)
+			_, err := tx.Exec(context.WithoutCancel(ctx), `insert into effect (intent) select $1::text`, late)
 			sent <- err
 		}()
 		<-late.started
@@ -173,18 +198,22 @@ func TestRun_R10_QueuedCommitIsFoundOut(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {
 		for _, end := range []string{"commit", "commit and chain"} {
-			f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
-			for range 2 {
-				_, _ = Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
-					return "", errors.Join(write(ctx, tx, "k"), queueAtFinish(ctx, func(b *pgx.Batch) {
-						b.Queue(end)
-						b.Queue(`select 1/0`)
-					}))
-				})
-			}
-			if e := f.effects("k"); e != 1 {
-				t.Errorf("%s, %s: %d effects", mode, end, e)
-			}
+			t.Run(name(mode, " ", end), func(t *testing.T) {
+				t.Parallel()
+				dbtest.SkipPreparing(t, mode)
+				f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
+				for range 2 {
+					_, _ = Run(t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+						return "", errors.Join(write(ctx, tx, "k"), queueAtFinish(ctx, func(b *pgx.Batch) {
+							b.Queue(end)
+							b.Queue(`select 1/0`)
+						}))
+					})
+				}
+				if e := f.effects("k"); e != 1 {
+					t.Errorf("%s, %s: %d effects", mode, end, e)
+				}
+			})
 		}
 	}
 }
@@ -192,16 +221,20 @@ func TestRun_R10_QueuedCommitIsFoundOut(t *testing.T) {
 func TestRun_QueuedStatementThatFailsIsTheUsersInEachMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
-		for _, sql := range []string{`select $1::text::uuid`, `select current_setting('app.none' || $1::text)`} {
-			_, err := Run(t.Context(), f.store, request("k"), func(ctx context.Context, _ pgx.Tx) (string, error) {
-				return "", queueAtFinish(ctx, func(b *pgx.Batch) { b.Queue(sql, "x") })
-			})
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || errors.Is(err, ErrHandlerEndedTx) || f.records() != 0 {
-				t.Errorf("%s, %s: %v, %d records; want the user's error and a free key", mode, sql, err, f.records())
+		t.Run(name(mode), func(t *testing.T) {
+			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
+			f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
+			for _, sql := range []string{`select $1::text::uuid`, `select current_setting('app.none' || $1::text)`} {
+				_, err := Run(t.Context(), f.store, request("k"), func(ctx context.Context, _ pgx.Tx) (string, error) {
+					return "", queueAtFinish(ctx, func(b *pgx.Batch) { b.Queue(sql, "x") })
+				})
+				var pgErr *pgconn.PgError
+				if !errors.As(err, &pgErr) || errors.Is(err, ErrHandlerEndedTx) || f.records() != 0 {
+					t.Errorf("%s, %s: %v, %d records; want the user's error and a free key", mode, sql, err, f.records())
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -109,19 +109,17 @@ func (c *claim) decided(policy Policy) bool {
 	return c.record != nil && (!c.record.expired || policy.OnExpired == Refuse)
 }
 
-// queueLock queues sqlClaim in the form that fits the connection.
+// queueLock queues sqlClaim in the form that fits the server.
 func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) { s.queueClaim(b, s.sql.claims, id, c) }
 
 // queueClaim queues one of the forms. head is where to put what that form asks first.
 func (s *Store) queueClaim(b *pgx.Batch, forms claims, id *identity, c *claim, head ...any) {
-	addr := c.db.PgConn().Conn().RemoteAddr()
-	local := addr != nil && addr.Network() == "unix"
-	args := []any{s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10)}
-	if !local {
-		args = append(args, strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10)) // in seconds; two probes are missed
+	args := []any{
+		s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10),
+		strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10), // in seconds; two probes are missed
 	}
 	known := platform(s.platform.Load())
-	b.Queue(forms[claimForm{known, local}], args...).QueryRow(func(row pgx.Row) error {
+	b.Queue(forms[known], args...).QueryRow(func(row pgx.Row) error {
 		var linux bool
 		if err := row.Scan(append(head, &c.won, nil, nil, nil, &c.synchronous, &linux)...); err != nil {
 			return err

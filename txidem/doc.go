@@ -72,8 +72,8 @@
 //
 //   - What a handler does outside tx is not protected, and may happen more than once. tx.Conn and tx.LargeObjects give the
 //     connection itself: what keeps them is not stopped.
-//   - A client that is alive and stops reading a large result keeps its claim where the connection is a Unix socket; over TCP,
-//     with a server on Linux, it loses it.
+//   - A client that is alive and stops reading a large result keeps its claim where the server's own connection is a Unix
+//     socket; over TCP, with a server on Linux, it loses it.
 //   - A handler that commits by raw SQL gives up its lock: a duplicate that comes before it returns runs as well.
 //   - Scope, tool and key have at most 255 bytes of printable text; arguments at most 4 MiB, 64 levels deep, with numbers of
 //     at most 1024 digits; an answer at most 16 MiB ([Policy].MaxAnswer).
@@ -85,7 +85,8 @@
 //   - An administrator who cancels a backend that waits for a synchronous standby makes Postgres say "committed" of what no
 //     standby has; everyone who asks is told so.
 //   - An asynchronous failover may lose effect and record together; a jump of the database's clock expires records early.
-//   - Behind pgbouncer in transaction mode, pgx needs QueryExecModeCacheDescribe or QueryExecModeExec.
+//   - Behind pgbouncer in transaction mode, pgx needs QueryExecModeCacheDescribe, QueryExecModeExec or
+//     QueryExecModeSimpleProtocol.
 //
 // The package knows no protocol. It may import toolcall, internal/canonjson, internal/sqltext and pgx.
 package txidem

@@ -118,7 +118,7 @@ var behaviours = []behaviour{
 		return nil
 	}},
 	{"is cut behind COMMIT", answered, 1, func(r *handlerRun, n int) error {
-		r.fault(n, atFinish(faultconn.AllBut(1), faultconn.Cut))
+		r.fault(n, atFinish(beforeSync, faultconn.Cut))
 		return nil
 	}},
 	{"loses the answer of COMMIT", answered, 1, func(r *handlerRun, n int) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/internal/faultconn"
 	"github.com/txonce/txonce/toolcall"
 )
@@ -30,8 +31,24 @@ type aCut struct {
 	fault faultconn.Fault
 }
 
-// somewhereBefore passes any part of the round trip that leaves COMMIT incomplete.
-func somewhereBefore(b []byte) int { return 1 + rand.N(faultconn.AllBut(1)(b)-1) }
+// beforeSync passes the round trip without the Sync that ends it. The simple protocol has none, and one message in all.
+func beforeSync(b []byte) int {
+	if n := faultconn.AllBut(1)(b); n > 0 {
+		return n
+	}
+	return len(b)
+}
+
+// somewhereBefore passes any part of the round trip that leaves COMMIT incomplete, whoever is on the way. pgbouncer tells
+// the server of a client that vanished by a message of five bytes, and Postgres reads these as the rest of the message that
+// was cut: see TestRun_R08_R17_CutsInsideCommit. In the simple protocol no COMMIT comes of it, for it is not the end of a text.
+func somewhereBefore(b []byte) int {
+	end := beforeSync(b)
+	if dbtest.Pooled() && end < len(b) {
+		end = faultconn.AllBut(2)(b)
+	}
+	return 1 + rand.N(end-1)
+}
 
 // The server has not seen COMMIT: the attempt is rolled back, and Run makes another.
 var cutsBefore = []aCut{
@@ -44,7 +61,7 @@ var cutsBefore = []aCut{
 
 // The server has seen COMMIT: it commits, and the first run's answer is the answer.
 var cutsAfter = []aCut{
-	{"all but the end of the round trip arrives", atFinish(faultconn.AllBut(1), faultconn.Cut)},
+	{"all but the end of the round trip arrives", atFinish(beforeSync, faultconn.Cut)},
 	{"everything arrives", atFinish(nil, faultconn.Cut)},
 	{"everything arrives, and the write fails", faultconn.Fault{Write: faultconn.Executes, Told: true}},
 	{"the answer is lost", atFinish(nil, faultconn.CutAtAnswer)},
@@ -89,6 +106,34 @@ func TestRun_R08_CutsAtCommit(t *testing.T) {
 			t.Logf("%d cuts: %d outcomes found to be committed, %d runs", c.n, resolved.Load(), runs.Load())
 		})
 	}
+}
+
+// TestRun_R08_R17_CutsInsideCommit cuts within the last message, byte by byte. Whether Postgres commits is then for the
+// network to say: behind pgbouncer it does where the rest of the message has the length of another. What the caller is told
+// must be so.
+func TestRun_R08_R17_CutsInsideCommit(t *testing.T) {
+	t.Parallel()
+	f, _, events := wired(t, &Policy{Wait: 20 * time.Second}, 4)
+	const missing = 12 // bytes: more than the message has
+	committed := 0
+	for n := 1; n <= missing; n++ {
+		key := name("k", n)
+		got, err := f.cutOnce(t.Context(), key, atFinish(func(b []byte) int { return beforeSync(b) - n }, faultconn.Cut), false, nil)
+		event := events.last(got.ID)
+		if err != nil || got.Replayed || got.Value != strconv.Itoa(event.Runs) || event.Runs > 2 || event.Resolved != (event.Runs == 1) {
+			t.Errorf("without %d bytes: got %+v, %v, event %+v; want the answer of the run that committed", n, got, err, event)
+		}
+		if event.Resolved {
+			committed++
+		}
+		if event.Resolved && !dbtest.Pooled() {
+			t.Errorf("without %d bytes: Postgres has committed", n)
+		}
+		f.answerStays(key, got)
+	}
+	f.oneEffectEach(missing)
+	f.clean()
+	t.Logf("%d of %d cuts inside the last message were committed", committed, missing)
 }
 
 // oneEffectEach checks that n calls have left one effect each, of the run whose answer is recorded.

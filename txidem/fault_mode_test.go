@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/internal/faultconn"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // inEveryMode are the cuts that mean the same in each mode. The simple protocol has one message for the whole round trip.
@@ -27,15 +29,74 @@ var inEveryMode = []struct {
 	{cutsAfter[3], true},
 }
 
+// everyMode are pgx's ways to execute.
+func everyMode() []pgx.QueryExecMode {
+	return []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	}
+}
+
+// TestRun_R17_LivesOfACallInEveryMode makes a call, repeats it, lets its record expire, has it taken over, by an answer and
+// by a failure, and asks for its status in between.
+func TestRun_R17_LivesOfACallInEveryMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range everyMode() {
+		t.Run(name(mode), func(t *testing.T) {
+			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
+			f, _, events := wired(t, nil, 2, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
+			for life, fails := range []bool{false, false, true, false} {
+				f.live(events, life, fails)
+				f.age("x:k")
+			}
+			f.clean()
+		})
+	}
+}
+
+// live makes a call twice and asks for its status. Where there was a life before it, this one takes its record over.
+func (f *fixture) live(events *lastEvents, life int, fails bool) {
+	f.t.Helper()
+	answer, runs, want := name("answer", life), 0, toolcall.StateSucceeded
+	if fails {
+		want = toolcall.StateFailed
+	}
+	for again := range 2 {
+		got, err := Run(f.t.Context(), f.store, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			runs++
+			if err := write(ctx, tx, answer); err != nil || !fails {
+				return answer, err
+			}
+			return "", Fail("no", answer)
+		})
+		failure, failed := failureIn(err)
+		told := got.Value
+		if failed {
+			told = failure.Message
+		}
+		if failed != fails || err != nil && !failed || told != answer || got.Replayed != (again == 1) || runs != 1 {
+			f.t.Errorf("life %d, call %d: got %+v, %v, %d runs", life, again, got, err, runs)
+		}
+		if event := events.last(got.ID); event.Takeover != (life > 0 && again == 0) {
+			f.t.Errorf("life %d, call %d: event %+v", life, again, event)
+		}
+	}
+	if status, err := f.store.Status(f.t.Context(), request("k")); err != nil || status.State != want {
+		f.t.Errorf("life %d: status %+v, %v; want %s", life, status, err, want)
+	}
+	if n := f.effects(answer); n != 0 && fails || n != 1 && !fails {
+		f.t.Errorf("life %d: %d effects", life, n)
+	}
+}
+
 // TestRun_R08_R17_CutsInEveryMode cuts in each of pgx's ways to execute, which read the last round trip differently, and
 // lets half of the callers leave before they have their answer: nothing hides a wrong verdict then, for nothing goes round.
 func TestRun_R08_R17_CutsInEveryMode(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
-	} {
+	for _, mode := range everyMode() {
 		t.Run(name(mode), func(t *testing.T) {
 			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
 			f, wire, events := wired(t, &Policy{Wait: 20 * time.Second}, 8, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
 			wire.LoseCancels(true)
 			for _, cut := range inEveryMode {

@@ -5,10 +5,12 @@ package txidem
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/devpg"
 )
@@ -43,4 +45,38 @@ func TestRun_R20_ClientThatStopsReading(t *testing.T) {
 		t.Errorf("the client's own call ended with %v, want ErrIdleTooLong", err)
 	}
 	f.clean()
+}
+
+// nearby is a connection that the client takes for a Unix socket, as one to a pooler or a proxy on its own machine is.
+type nearby struct{ net.Conn }
+
+func (nearby) RemoteAddr() net.Addr { return &net.UnixAddr{Name: "/proxy", Net: "unix"} }
+
+// What bounds a silent network is set where the server's own connection is TCP, whatever the client's is.
+func TestRun_R17_R20_TheServerSaysWhetherItIsTCP(t *testing.T) {
+	t.Parallel()
+	for label, c := range map[string]struct {
+		tcp  bool
+		want string
+	}{"TCP": {true, "30000"}, "socket": {false, "0"}} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			srv := ownServer(t, devpg.StartOwn, &devpg.Config{ListenTCP: c.tcp})
+			f, _, _ := wiredAt(t, srv, nil, 4, func(cfg *pgxpool.Config) {
+				dial := cfg.ConnConfig.DialFunc
+				cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := dial(ctx, network, address)
+					return nearby{conn}, err
+				}
+			})
+			for _, key := range []string{"first", "second"} { // the store has learned of its platform
+				if got, err := Run(t.Context(), f.store, request(key), func(ctx context.Context, tx pgx.Tx) (timeout string, err error) {
+					err = tx.QueryRow(ctx, `select current_setting('tcp_user_timeout')`).Scan(&timeout)
+					return timeout, err
+				}); err != nil || got.Value != c.want {
+					t.Errorf("the %s call has a timeout of %q, %v; want %q", key, got.Value, err, c.want)
+				}
+			}
+		})
+	}
 }

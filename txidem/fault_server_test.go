@@ -32,12 +32,15 @@ func ownServer(t *testing.T, start func(context.Context, *devpg.Config) (*devpg.
 }
 
 // wiredAt is wired on a server of our own.
-func wiredAt(t *testing.T, srv *devpg.Server, policy *Policy, maxConns int32) (*fixture, *faultconn.Dialer, *lastEvents) {
+func wiredAt(t *testing.T, srv *devpg.Server, policy *Policy, maxConns int32, changes ...func(*pgxpool.Config)) (*fixture, *faultconn.Dialer, *lastEvents) {
 	t.Helper()
 	wire := &faultconn.Dialer{}
 	pool := dbtest.PoolAt(t, srv.URL(), func(cfg *pgxpool.Config) {
 		cfg.ConnConfig.DialFunc = wire.DialFunc
 		cfg.MaxConns = maxConns
+		for _, change := range changes {
+			change(cfg)
+		}
 	})
 	t.Cleanup(wire.CutStalled)
 	if err := migrations.Up(t.Context(), pool, nil); err != nil {

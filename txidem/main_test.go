@@ -24,7 +24,13 @@ type fixture struct {
 
 func setup(t testing.TB, policy *Policy, change func(*pgxpool.Config)) *fixture {
 	t.Helper()
-	pool := dbtest.Pool(t, change)
+	return setupAt(t, dbtest.URL(t), policy, change)
+}
+
+// setupAt is setup on the migrated database at url.
+func setupAt(t testing.TB, url string, policy *Policy, change func(*pgxpool.Config)) *fixture {
+	t.Helper()
+	pool := dbtest.PoolAt(t, url, change)
 	if _, err := pool.Exec(t.Context(), `create table effect (id bigserial primary key, intent text not null)`); err != nil {
 		t.Fatal(err)
 	}

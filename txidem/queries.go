@@ -102,7 +102,8 @@ const sqlTryLock = `pg_try_advisory_xact_lock($1::bigint)`
 
 // The settings that free the claim of a client that vanished in the middle of a statement (a closed connection is looked
 // for each second), without a word (keepalives), or without reading what it asked for (R20). A socket's settings cost
-// microseconds and mean nothing on a Unix socket; a server that is not on Linux may refuse them.
+// microseconds and mean nothing on a Unix socket; a server that is not on Linux may refuse them. Which of the two it is, the
+// server says: a client that sees a Unix socket may talk to a pooler that talks TCP (R17).
 const (
 	settingsLocal = `set_config('client_connection_check_interval', '1000', true)`
 	settingsTCP   = settingsLocal + `
@@ -110,7 +111,8 @@ const (
     || set_config('tcp_keepalives_idle', $4::text, true)
     || set_config('tcp_keepalives_interval', $4::text, true)
     || set_config('tcp_keepalives_count', '2', true)`
-	isLinux = `version() like '%-linux-%'`
+	settingsLinux = `case when inet_client_addr() is null then ` + settingsLocal + ` else ` + settingsTCP + ` end`
+	isLinux       = `version() like '%-linux-%'`
 )
 
 // platform is what a store has learned of its server.
@@ -122,25 +124,17 @@ const (
 	platformOther
 )
 
-// claims are the forms of sqlClaim, by platform and by whether the connection is a socket of this machine.
-type claims map[claimForm]string
-
-type claimForm struct {
-	platform platform
-	local    bool
-}
+// claims are the forms of sqlClaim, by platform.
+type claims map[platform]string
 
 func newClaims(head, lock string) claims {
 	form := func(settings, platform string) string {
 		return strings.NewReplacer("{head}", head, "{lock}", lock, "{settings}", settings, "{platform}", platform).Replace(sqlClaim)
 	}
 	return claims{
-		{platformUnknown, true}:  form("case when "+isLinux+" then "+settingsLocal+" end", isLinux),
-		{platformUnknown, false}: form("case when "+isLinux+" then "+settingsTCP+" end", isLinux),
-		{platformLinux, true}:    form(settingsLocal, "true"),
-		{platformLinux, false}:   form(settingsTCP, "true"),
-		{platformOther, true}:    form("null::text", "false"),
-		{platformOther, false}:   form("$4::text", "false"),
+		platformUnknown: form("case when "+isLinux+" then "+settingsLinux+" end", isLinux),
+		platformLinux:   form(settingsLinux, "true"),
+		platformOther:   form("$4::text", "false"),
 	}
 }
 

@@ -4,6 +4,10 @@
 // [Pool] is what most tests need. The server is the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names, else a
 // throwaway one that ends with the test process (internal/devpg).
 //
+// The same tests run in other ways of pgx to execute, and behind a pooler (R17), where the environment says so:
+// TXONCE_TEST_EXEC_MODE=exec, cache_describe or simple_protocol, and TXONCE_TEST_POOLER=pgbouncer. Each [Pool] follows it,
+// [URL] stays the server's own. [SkipPooled] is for tests that make no sense there.
+//
 // It may import devpg, migrations, pgx, pgtestdb and goleak, and is imported by tests only.
 package dbtest
 
@@ -39,10 +43,14 @@ var server = sync.OnceValues(func() (*devpg.Server, error) {
 
 var started atomic.Pointer[devpg.Server]
 
-// Main is the TestMain of a package with a database: it runs the tests, stops the server and fails when a goroutine is
-// left.
+// Main is the TestMain of a package with a database: it runs the tests, stops what it started and fails when a goroutine is
+// left. Where the environment asks for another way to execute, it says what the tests ran on.
 func Main(m *testing.M) {
 	code := m.Run()
+	if err := poolers.report(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "dbtest:", err)
+		code = max(code, 1)
+	}
 	if s := started.Load(); s != nil {
 		if err := s.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "dbtest:", err)
@@ -79,11 +87,14 @@ func Pool(t testing.TB, change func(*pgxpool.Config)) *pgxpool.Pool {
 	return PoolAt(t, URL(t), change)
 }
 
-// PoolAt returns a pool on the database at url, closed when the test ends.
+// PoolAt returns a pool on the database at url, closed when the test ends. It need not be of this package's server.
 func PoolAt(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	if err := apply(t.Context(), cfg); err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
 	if change != nil {
@@ -120,7 +131,7 @@ func configOf(serverURL string) (pgtestdb.Config, error) {
 		Password:   url.QueryEscape(password),
 		Database:   u.Path[min(1, len(u.Path)):],
 		Options:    query.Encode(),
-		TestRole:   &pgtestdb.Role{Username: "txonce_test", Password: "txonce_test", Capabilities: "nosuperuser nocreatedb nocreaterole"},
+		TestRole:   &pgtestdb.Role{Username: testRole, Password: testRole, Capabilities: "nosuperuser nocreatedb nocreaterole"},
 		// A test that cuts connections leaves backends that are about to end.
 		ForceTerminateConnections: true,
 	}, nil

@@ -13,6 +13,9 @@
 // pipe from the parent stops the server at end of file. What a SIGKILL of that
 // shell leaves behind is removed by the next Start.
 //
+// [StartPooler] puts a pgbouncer in transaction mode in front of a server, for tests. It comes and goes in the same way,
+// and has to be installed.
+//
 // Limits: servers are started on Unix-like systems only; elsewhere a URL is
 // needed. Servers are fast and forgetful (no fsync) unless [Config].Durable.
 package devpg

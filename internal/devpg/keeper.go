@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// keeperScript makes the cluster, runs the server and removes the directory
-// afterwards. Descriptor 3 is the read end of a pipe from the parent, which
-// never writes: end of file means that the parent has stopped the server or
+// watchedScript is how a script of ours begins. watched runs a program and ends it with the parent: descriptor 3 is the
+// read end of a pipe from the parent, which never writes, so end of file means that the parent has stopped the server or
 // has died, of whatever cause. Descriptor 4 is the lock, there to be held.
 //
-// The server runs in the background, where the shell makes it ignore QUIT, and
+// The program runs in the background, where the shell makes it ignore QUIT, and
 // takes a moment to set up its own handlers. TERM ends it in that moment; later
 // QUIT does, at once and without waiting for clients.
-const keeperScript = `
+const watchedScript = `
 umask 077
 bin=$1 dir=$2
 shift 2
@@ -36,13 +35,20 @@ watched() {
 	kill "$watcher" 2>/dev/null
 	return "$status"
 }
-watched "$bin/initdb" --no-sync --username=postgres --encoding=UTF8 --no-locale \
-	--auth-local=trust --auth-host=scram-sha-256 --pwfile="$dir/password" -D "$dir/data" >/dev/null &&
-	watched "$bin/postgres" -D "$dir/data" "$@"
+`
+
+// removeScript is how it ends: with the directory.
+const removeScript = `
 status=$?
 rm -rf -- "$dir"
 exit "$status"
 `
+
+// keeperScript makes the cluster, runs the server and removes the directory afterwards.
+const keeperScript = watchedScript + `
+watched "$bin/initdb" --no-sync --username=postgres --encoding=UTF8 --no-locale \
+	--auth-local=trust --auth-host=scram-sha-256 --pwfile="$dir/password" -D "$dir/data" >/dev/null &&
+	watched "$bin/postgres" -D "$dir/data" "$@"` + removeScript
 
 const (
 	stopTimeout = 15 * time.Second
@@ -65,8 +71,8 @@ type keeper struct {
 	lastLog string // the end of the log, may be read after stop
 }
 
-// startKeeper starts the shell. On success it owns work.
-func startKeeper(work *workDir, bin string, args []string, who account) (*keeper, error) {
+// startKeeper starts the shell with a script of ours. On success it owns work.
+func startKeeper(work *workDir, script, bin string, args []string, who account) (*keeper, error) {
 	log, err := os.OpenFile(filepath.Join(work.path, "log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("devpg: server log: %w", err)
@@ -77,7 +83,7 @@ func startKeeper(work *workDir, bin string, args []string, who account) (*keeper
 		return nil, fmt.Errorf("devpg: pipe to the server: %w", err)
 	}
 	defer func() { _ = r.Close() }()
-	cmd := exec.Command("/bin/sh", append([]string{"-c", keeperScript, "devpg", bin, work.path}, args...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "devpg", bin, work.path}, args...)...)
 	cmd.Dir = work.path
 	cmd.Env = serverEnv()
 	cmd.Stdout, cmd.Stderr = log, log
@@ -107,8 +113,8 @@ func serverEnv() []string {
 	return env
 }
 
-// waitReady returns when the server takes connections.
-func (k *keeper) waitReady(ctx context.Context) error {
+// waitReady returns when ready, which is asked again and again, knows the process that takes connections.
+func (k *keeper) waitReady(ctx context.Context, ready func() (pid int, ok bool)) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
@@ -118,7 +124,7 @@ func (k *keeper) waitReady(ctx context.Context) error {
 		case <-k.exited:
 			return fmt.Errorf("the server ended: %s", k.exitCause())
 		case <-tick.C:
-			if pid, ok := k.readyPID(); ok {
+			if pid, ok := ready(); ok {
 				k.server = pid
 				return nil
 			}

@@ -36,6 +36,7 @@ type started struct {
 	Source  string
 	PID     int
 	Keeper  int
+	Pooler  int
 	Err     string
 }
 
@@ -55,6 +56,13 @@ func helper(mode string) int {
 		report = started{URL: srv.URL(), Version: srv.Version(), Source: srv.Source(), PID: srv.PID()}
 		if k, ok := srv.own.(interface{ keeperPID() int }); ok {
 			report.Keeper = k.keeperPID()
+		}
+		if len(os.Args) > 2 && os.Args[2] == "pooler" {
+			if p, err := poolerAt(context.Background(), srv, os.Args[1]); err != nil {
+				report.Err = err.Error()
+			} else {
+				report.Pooler = p.PID()
+			}
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {

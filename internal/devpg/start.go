@@ -69,7 +69,7 @@ func launch(ctx context.Context, c *Config, bin binaries, who account) (*Server,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("devpg: %w", err), work.remove())
 	}
-	k, err := startKeeper(work, bin.dir, append(args, c.serverArgs()...), who)
+	k, err := startKeeper(work, keeperScript, bin.dir, append(args, c.serverArgs()...), who)
 	if err != nil {
 		return nil, errors.Join(err, work.remove())
 	}
@@ -112,7 +112,7 @@ func listen(c *Config, dir, password string) ([]string, string, error) {
 func answer(ctx context.Context, k *keeper, address string) (serverVersion, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if err := k.waitReady(ctx); err != nil {
+	if err := k.waitReady(ctx, k.readyPID); err != nil {
 		return serverVersion{}, err
 	}
 	cfg, err := pgx.ParseConfig(address)
