@@ -179,16 +179,15 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 		if v := recover(); v != nil {
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
-		if err != nil {
-			call.Finish(nil)
-			return
-		}
-		l.queued = &pgx.Batch{}
-		call.Finish(l.queued)
+		call.Finish(nil)
 	}()
 	answer, err = do(toolcall.NewContext(ctx, call))
 	if err == nil && len(answer) > id.policy.MaxAnswer {
 		err = tooLarge("it", len(answer), id.policy)
+	}
+	if err == nil {
+		l.queued = &pgx.Batch{}
+		call.Finish(l.queued) // runs code of the user's, which may panic too
 	}
 	return answer, err
 }
