@@ -165,6 +165,9 @@ func (h leasedHandler) askFor(ctx context.Context, id *identity, l *lease) (answ
 		raw, found, err = h.ask(ctx)
 		return raw, err
 	})
+	if failure, failed := failureIn(err); failed { // it is not recorded, so nobody is to take it for the call's
+		err = fmt.Errorf("txidem: asking what an earlier attempt did failed: %v", failure)
+	}
 	return answer, found, err
 }
 
