@@ -266,7 +266,16 @@ func (s *Store) letGo(ctx context.Context, id *identity, l *lease, sql string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	s.leases.drop(l)
-	if _, err := s.pool.Exec(ctx, sql, uuidOf(id), l.token); err != nil {
+	soon, stop := context.WithTimeout(ctx, undoTimeout/2)
+	defer stop()
+	_, err := s.pool.Exec(soon, sql, uuidOf(id), l.token)
+	if err != nil { // a busy pool, or a broken connection; the token fences it, so it may be sent again
+		err = s.reserve.with(ctx, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, sql, uuidOf(id), l.token)
+			return err
+		})
+	}
+	if err != nil {
 		s.log.WarnContext(ctx, "txidem: a lease could not be given up; it runs out by itself", "tool", id.tool, "call", id.ID, "lease", l.length, "error", err)
 	}
 }
