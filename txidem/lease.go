@@ -19,6 +19,7 @@ type lease struct {
 	token   pgtype.UUID
 	epoch   string
 	length  time.Duration
+	keep    time.Duration // how long the record is kept behind it
 	renewal time.Duration
 	sent    time.Time // when it was asked for last: it lasts for its length from then on at least
 	cancel  context.CancelCauseFunc
@@ -32,7 +33,7 @@ type lease struct {
 var errLeaseGone = fmt.Errorf("%w: another attempt has the call, or its record was removed", ErrLeaseLost)
 
 func (s *Store) newLease(id *identity, token pgtype.UUID, sent time.Time) *lease {
-	return &lease{id: id.ID, token: token, length: id.policy.Lease, renewal: id.policy.renewal(), sent: sent}
+	return &lease{id: id.ID, token: token, length: id.policy.Lease, keep: id.keep, renewal: id.policy.renewal(), sent: sent}
 }
 
 // claimLease commits a claim in one round trip: the lock, the read of the record, and the insert of the claim if there is

@@ -26,10 +26,13 @@ const sqlBoundIdle = `select set_config('idle_in_transaction_session_timeout', $
 
 // sqlRenew renews leases, and says of each that is still held whether it did: those it did not get are locked by their
 // owner, who is ending them. Arrays of text, for pgx's modes without descriptions know no array of uuid.
+// An attempt that is cut off must be remembered from then on for as long as any call is (R12), however long it ran.
+// expires_at is in an index, so it goes a quarter further than it must, and few renewals move a row.
 const sqlRenew = `
 with mine as (
-    select c.id, c.attempt, l.secs
-      from unnest($1::text[]::uuid[], $2::text[]::uuid[], $3::text[]::double precision[]) as l (id, attempt, secs)
+    select c.id, c.attempt, l.secs, l.keep
+      from unnest($1::text[]::uuid[], $2::text[]::uuid[], $3::text[]::double precision[], $4::text[]::double precision[])
+               as l (id, attempt, secs, keep)
       join {schema}.call c on c.id = l.id and c.attempt = l.attempt and c.state = 'running'
 ), free as (
     select c.id
@@ -38,7 +41,10 @@ with mine as (
        for update of c skip locked
 ), renewed as (
     update {schema}.call c
-       set lease_until = clock_timestamp() + make_interval(secs => mine.secs)
+       set lease_until = clock_timestamp() + make_interval(secs => mine.secs),
+           expires_at = case when c.expires_at < clock_timestamp() + make_interval(secs => mine.secs + mine.keep)
+                             then clock_timestamp() + make_interval(secs => mine.secs + 1.25 * mine.keep)
+                             else c.expires_at end
       from mine
      where c.id = mine.id and c.attempt = mine.attempt and c.state = 'running' and c.id in (select id from free)
     returning c.attempt

@@ -130,13 +130,15 @@ func (ls *leases) renew(ctx context.Context, conn *pgx.Conn) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ids, tokens, lengths := make([]string, len(due)), make([]string, len(due)), make([]string, len(due))
+	ids, tokens := make([]string, len(due)), make([]string, len(due))
+	lengths, keeps := make([]string, len(due)), make([]string, len(due))
 	for i, l := range due {
 		ids[i], tokens[i] = l.id.String(), l.token.String()
 		lengths[i] = strconv.FormatFloat(l.length.Seconds(), 'f', -1, 64)
+		keeps[i] = strconv.FormatFloat(l.keep.Seconds(), 'f', -1, 64)
 	}
 	sent := time.Now()
-	rows, err := conn.Query(ctx, ls.store.sql.renew, ids, tokens, lengths)
+	rows, err := conn.Query(ctx, ls.store.sql.renew, ids, tokens, lengths, keeps)
 	if err != nil {
 		return err
 	}
