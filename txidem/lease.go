@@ -227,6 +227,9 @@ func (s *Store) leaseTurn(ctx context.Context, id *identity, queue func(*pgx.Bat
 		if readErr == nil && r.found != nil && r.found.state != stateRunning {
 			readErr = confirm(ctx, conn)
 		}
+		if readErr != nil { // what no standby has confirmed proves nothing
+			r.found = nil
+		}
 		return first(err, readErr)
 	})
 	s.logCallback(ctx, id, &r.verdict)
