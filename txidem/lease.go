@@ -106,7 +106,7 @@ func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, 
 	case l.epoch != "":
 		return l, nil, nil
 	case c.record != nil && c.synchronous && c.record.state != stateRunning:
-		if err := confirm(limited, s.pool); err != nil {
+		if err := confirm(limited, c.db); err != nil { // over a second connection of the pool, calls would starve each other
 			return nil, nil, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
 		}
 	}
