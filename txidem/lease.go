@@ -139,11 +139,11 @@ func (s *Store) foundLease(ctx context.Context, id *identity) (rec *record, err 
 
 // takeLease takes over a lease that has run out. It returns nil if a rival was faster.
 func (s *Store) takeLease(ctx context.Context, id *identity, rec *record) (*lease, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
 	l := s.newLease(id, newToken(), time.Now())
 	claim := newRecord(id, l.token, stateRunning, nil)
-	v, _, err := s.leaseTurn(ctx, id, func(b *pgx.Batch) {
+	v, _, err := s.leaseTurn(limited, id, func(b *pgx.Batch) {
 		b.Queue(s.sql.takeOver, uuidOf(id), l.token, rec.attempt, claim.fingerprint, claim.canon, claim.fields,
 			id.policy.Lease.Seconds(), id.keep.Seconds(), id.policy.OnExpired == Refuse).Query(l.readEpoch)
 	})
