@@ -41,27 +41,36 @@ func (s *Store) newLease(id *identity, token pgtype.UUID, sent time.Time) *lease
 // replaced.
 func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (*lease, *record, error) {
 	token := newToken()
+	var last error
 	for range 2 { // nothing has happened before, so what fails for reasons of the connection gets one more try (R11)
+		sent := time.Now()
 		l, rec, err := s.sendLease(ctx, id, token, expired)
 		var lost *OutcomeUnknownError
 		switch {
 		case errors.As(err, &lost):
+			last = lost.Err
 			if rec, err = s.foundLease(ctx, id); err != nil {
-				return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, lost.Err)
+				s.free(ctx, id, s.newLease(id, token, sent)) // it may be there, and nothing was done
+				return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, last)
 			}
 			if rec != nil && rec.attempt == token {
-				l := s.newLease(id, token, time.Now().Add(-id.policy.CommitTimeout)) // renewed at once
+				l := s.newLease(id, token, sent)
 				l.epoch = rec.epoch
 				return l, nil, nil
 			}
 			if rec != nil {
 				return nil, rec, nil
 			}
-		case err == nil || !isStale(err) || ctx.Err() != nil:
+		case err == nil || !isStale(err):
 			return l, rec, err
+		default:
+			last = err
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil, nil, fmt.Errorf("%w: the claim was lost twice", ErrUnavailable)
+	return nil, nil, s.explain(ctx, last)
 }
 
 func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, expired *record) (*lease, *record, error) {

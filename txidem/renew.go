@@ -29,7 +29,11 @@ func (ls *leases) hold(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.next = l.sent.Add(l.renewal)
-	l.over = time.AfterFunc(time.Until(l.deadline()), func() { l.cancel(ErrLeaseLost) })
+	left := time.Until(l.deadline())
+	if left <= 0 {
+		l.cancel(ErrLeaseLost)
+	}
+	l.over = time.AfterFunc(left, func() { l.cancel(ErrLeaseLost) })
 	if len(ls.live) == 0 {
 		ctx, stop := context.WithCancel(context.Background())
 		ls.live, ls.wake, ls.stop = make(map[pgtype.UUID]*lease), make(chan struct{}, 1), stop

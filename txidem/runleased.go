@@ -137,6 +137,9 @@ func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHa
 	l.cancel = cancel
 	s.leases.hold(l)
 	defer s.leases.drop(l)
+	if ctx.Err() != nil {
+		return outcome{}, s.notBegun(ctx, id, l, cutOff)
+	}
 	ended := false
 	defer func() {
 		if !ended { // the handler ended the goroutine
@@ -157,6 +160,19 @@ func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHa
 	out, err = s.settleLease(ctx, id, l, answer, err, h.ask != nil)
 	ended = true
 	return out, err
+}
+
+// notBegun gives up a lease under which nothing was done: the caller left, or the claim took longer than the lease lasts.
+func (s *Store) notBegun(ctx context.Context, id *identity, l *lease, cutOff bool) error {
+	if cutOff { // an earlier attempt may have done something
+		s.leaveOpen(ctx, id, l)
+	} else {
+		s.free(ctx, id, l)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
+		return fmt.Errorf("%w: the claim took longer than the lease lasts: %w", ErrUnavailable, cause)
+	}
+	return contextError(ctx)
 }
 
 // askFor asks the other system what an earlier attempt did.
