@@ -110,6 +110,17 @@ func (ls *leases) untilNext() time.Duration {
 	return left
 }
 
+// patience is how long to try for a connection: a lease can be renewed later, but not much later.
+func (ls *leases) patience() time.Duration {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	patience := time.Hour
+	for _, l := range ls.live {
+		patience = min(patience, l.renewal)
+	}
+	return patience
+}
+
 // due returns the leases that are to be renewed, and puts off their next time: to soon if that is not renewed.
 func (ls *leases) due() (due []*lease, patience time.Duration) {
 	ls.mu.Lock()

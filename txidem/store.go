@@ -81,7 +81,7 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 		return nil, err
 	}
 	s.pool, s.reserve, s.resolvers, s.renewals = pool, newReserve(pool), newReserve(pool), newReserve(pool)
-	s.leases.store = s
+	s.leases.store, s.renewals.patience = s, s.leases.patience
 	return s, nil
 }
 
