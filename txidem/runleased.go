@@ -65,7 +65,10 @@ func RunLeased[T any](ctx context.Context, s *Store, req Request, do func(ctx co
 			return outcome{raw: raw}, err
 		},
 		work: func(id *identity) work {
-			return func(ctx context.Context) ([]byte, error) { return perform(ctx, id, &lease{}, h.do) }
+			return func(ctx context.Context) ([]byte, error) {
+				id.event.Runs++
+				return perform(ctx, id, &lease{}, h.do)
+			}
 		},
 	})
 	return resultOf(out, value, err)
@@ -155,6 +158,7 @@ func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHa
 		}
 	}
 	if !found {
+		id.event.Runs++
 		answer, err = perform(ctx, id, l, h.do)
 	}
 	out, err = s.settleLease(ctx, id, l, answer, err, h.ask != nil)
@@ -192,7 +196,6 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 	call := newCall(ctx, id)
 	call.Epoch = l.epoch
 	start := time.Now()
-	id.event.Runs++
 	defer func() {
 		id.event.Handler += time.Since(start)
 		if v := recover(); v != nil {
@@ -252,6 +255,7 @@ func (s *Store) openEnd(ctx context.Context, id *identity, err error, canAsk boo
 // unprotectedLeased runs the handler and what it queued, and records nothing (Policy.Disabled).
 func (s *Store) unprotectedLeased(ctx context.Context, id *identity, h leasedHandler) ([]byte, error) {
 	l := &lease{queued: &pgx.Batch{}}
+	id.event.Runs++
 	answer, err := perform(ctx, id, l, h.do)
 	if err == nil && l.queued.Len() > 0 {
 		if err := s.pool.SendBatch(ctx, l.queued).Close(); err != nil { // one transaction, as pgx sends it
