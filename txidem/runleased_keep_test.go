@@ -50,7 +50,9 @@ func TestRunLeased_R14_R12_RunningCallsDoNotExpire(t *testing.T) {
 func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 	t.Parallel()
 	for label, cutOff := range map[string]func(*fixture, *heldLease){
-		"error":  func(_ *fixture, held *heldLease) { held.end(func(context.Context) (string, error) { return "", errCutOff }) },
+		"error": func(_ *fixture, held *heldLease) {
+			held.end(func(context.Context) (string, error) { return "", errCutOff })
+		},
 		"killed": func(f *fixture, _ *heldLease) { f.lapse("k") },
 	} {
 		t.Run(label, func(t *testing.T) {

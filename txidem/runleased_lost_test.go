@@ -130,7 +130,9 @@ func (noCodec) Encode(_ context.Context, _ Recorded, answer []byte) ([]byte, err
 	return answer, nil
 }
 
-func (noCodec) Decode(_ context.Context, _ Recorded, stored []byte) ([]byte, error) { return stored, nil }
+func (noCodec) Decode(_ context.Context, _ Recorded, stored []byte) ([]byte, error) {
+	return stored, nil
+}
 
 // staysBlocked checks that the call does not run, until Forget has freed it.
 func (f *fixture) staysBlocked(req Request) {
