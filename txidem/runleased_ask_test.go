@@ -47,6 +47,13 @@ func TestRunLeased_R14_AskFindsOutWhatHappened(t *testing.T) {
 	if keys := p.paid(); len(keys) != 3 || keys[2] != key || asked != key {
 		t.Errorf("it was asked with %s and ran with %q, the attempt had %s", asked, keys[2:], key)
 	}
+	f.abandon(request("not found, fails"))
+	if _, err := RunLeased(t.Context(), f.store, request("not found, fails"), p.fails(Fail("no", "no")), func(ctx context.Context) (string, bool, error) {
+		_, err := leaves("asked", doAnswers(""))(ctx)
+		return "", false, err
+	}); errors.Is(err, ErrOutcomeUnknown) || err == nil {
+		t.Errorf("not found, fails: %v", err)
+	}
 	for intent, want := range map[string]int{"first": 1, "not found": 1, "asked": 0} {
 		if n := f.effects(intent); n != want {
 			t.Errorf("%d statements of %q were committed, want %d", n, intent, want)
@@ -115,7 +122,34 @@ func TestRunLeased_R14_K07_TakeoverComparesTheArguments(t *testing.T) {
 	f.wantReused(request("k"))
 }
 
-// TestRunLeased_R14_OneTakesOver lets many callers find a lease that has run out.
+// TestRunLeased_R14_TakeoverIsFenced takes over what has changed since it was read.
+func TestRunLeased_R14_TakeoverIsFenced(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Lease: long, OnLeaseLost: RerunLost}, nil)
+	for label, change := range map[string]string{
+		"renewed":                `update txonce.call set lease_until = clock_timestamp() + interval '1 h' where key = $1`,
+		"taken over, and lapsed": `update txonce.call set attempt = gen_random_uuid() where key = $1`,
+		"done":                   `update txonce.call set state = 'succeeded', finished_at = now() where key = $1`,
+	} {
+		f.abandon(request(label))
+		id, err := f.store.identify(request(label))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id.leased = true
+		l, seen, err := f.store.claimLease(t.Context(), id, nil)
+		if err != nil || l != nil || seen == nil {
+			t.Fatalf("%s: the claim gave %v, %v, %v", label, l, seen, err)
+		}
+		f.exec(change, "x:"+label)
+		before := f.callRow(label)
+		if l, err := f.store.takeLease(t.Context(), id, seen); l != nil || err != nil || f.callRow(label) != before {
+			t.Errorf("%s: it was taken over: %v, %v", label, l, err)
+		}
+	}
+}
+
+// TestRunLeased_R14_R01_OneTakesOver lets many callers find a lease that has run out.
 func TestRunLeased_R14_R01_OneTakesOver(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long, OnLeaseLost: RerunLost}, nil)

@@ -38,7 +38,7 @@ func leavesRun(ctx context.Context, intent string, run int) error {
 	return call.AtFinish(func(b *pgx.Batch) { b.Queue(sqlWriteRun, intent, run) })
 }
 
-// TestRunLeased_R08_Cuts cuts each round trip of a leased call, before and after the server has seen COMMIT. The handler
+// TestRunLeased_R14_R08_Cuts cuts each round trip of a leased call, before and after the server has seen COMMIT. The handler
 // has its effect once, and its caller gets the answer.
 func TestRunLeased_R14_R08_Cuts(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func (f *fixture) cutLeased(events *lastEvents, at string, cut aCut) {
 	}
 }
 
-// TestRunLeased_R08_NobodyToAsk loses the server behind the effect: the caller is told that it is open, and who repeats the
+// TestRunLeased_R14_R08_NobodyToAsk loses the server behind the effect: the caller is told that it is open, and who repeats the
 // call finds what the server has.
 func TestRunLeased_R14_R08_NobodyToAsk(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func (o *onBatch) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 	return ctx
 }
 
-// TestRunLeased_R09_CallerWhoLeavesDuringTheClaim has done nothing: neither a first attempt nor one that takes over.
+// TestRunLeased_R14_R09_CallerWhoLeavesDuringTheClaim has done nothing: neither a first attempt nor one that takes over.
 func TestRunLeased_R14_R09_CallerWhoLeavesDuringTheClaim(t *testing.T) {
 	t.Parallel()
 	tracer := &onBatch{}
@@ -211,7 +211,7 @@ func TestRunLeased_R14_R09_CallerWhoLeavesDuringTheClaim(t *testing.T) {
 	f.staysBlocked(request("cut off"))
 }
 
-// TestRunLeased_R14_ClaimSlowerThanItsLease: a claim whose answer took longer to find out than its lease lasts is none.
+// TestRunLeased_R14_R08_ClaimSlowerThanItsLease: a claim whose answer took longer to find out than its lease lasts is none.
 func TestRunLeased_R14_R08_ClaimSlowerThanItsLease(t *testing.T) {
 	t.Parallel()
 	f, wire, _ := wired(t, &Policy{Lease: time.Second, CommitTimeout: 20 * time.Second}, 1, func(cfg *pgxpool.Config) {
@@ -235,7 +235,7 @@ func TestRunLeased_R14_R08_ClaimSlowerThanItsLease(t *testing.T) {
 	}
 }
 
-// TestRunLeased_R15_NoDatabase says why, in each case.
+// TestRunLeased_R14_R15_NoDatabase says why, in each case.
 func TestRunLeased_R14_R15_NoDatabase(t *testing.T) {
 	t.Parallel()
 	if _, err := RunLeased(t.Context(), unreachable(t), request("k"), neverDo(t), nil); !errors.Is(err, ErrUnavailable) || !Retryable(err) {

@@ -37,7 +37,7 @@ func TestRunLeased_R14_R15_KillSwitchRunsUnprotectedAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestRunLeased_R16_AsksForAuthority: who may not know learns nothing of what is recorded, is running, or was cut off.
+// TestRunLeased_R14_R16_AsksForAuthority: who may not know learns nothing of what is recorded, is running, or was cut off.
 func TestRunLeased_R14_R16_AsksForAuthority(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long}, nil)
@@ -154,7 +154,7 @@ func (f *fixture) grantAsDocumented() (owner string) {
 	return owner
 }
 
-// TestRunLeased_D08_DocumentedGrantsAreEnough goes through what RunLeased does to the table, with no right but the
+// TestRunLeased_R14_D08_DocumentedGrantsAreEnough goes through what RunLeased does to the table, with no right but the
 // documented ones; and without the update that is needed behind the effect, there is no effect.
 func TestRunLeased_R14_D08_DocumentedGrantsAreEnough(t *testing.T) {
 	t.Parallel()

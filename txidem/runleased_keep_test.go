@@ -17,7 +17,7 @@ func (f *fixture) sweepNothing() {
 	}
 }
 
-// TestRunLeased_R12_RunningCallsDoNotExpire: expiry counts from the end, however long the call takes.
+// TestRunLeased_R14_R12_RunningCallsDoNotExpire: expiry counts from the end, however long the call takes.
 func TestRunLeased_R14_R12_RunningCallsDoNotExpire(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long}, nil)
@@ -45,7 +45,7 @@ func TestRunLeased_R14_R12_RunningCallsDoNotExpire(t *testing.T) {
 	}
 }
 
-// TestRunLeased_R12_CutOffAfterALongTimeIsKept: a call that has run for longer than its retention and is cut off then is not
+// TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept: a call that has run for longer than its retention and is cut off then is not
 // forgotten at once: it would run again.
 func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 	}
 }
 
-// TestRunLeased_R13_AfterTheRetention: a call that ended, and one that was cut off, under each policy.
+// TestRunLeased_R14_R13_AfterTheRetention: a call that ended, and one that was cut off, under each policy.
 func TestRunLeased_R14_R13_AfterTheRetention(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long}, nil)
@@ -127,7 +127,7 @@ func TestRunLeased_R14_R13_AfterTheRetention(t *testing.T) {
 	}
 }
 
-// TestRunLeased_S02_StatusTellsTheTruth asks for a call in each of its states.
+// TestRunLeased_R14_S02_StatusTellsTheTruth asks for a call in each of its states.
 func TestRunLeased_R14_S02_StatusTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long}, nil)

@@ -191,7 +191,7 @@ func TestRunLeased_R14_R10_BlockIsTheDefaultForWhatWasCutOff(t *testing.T) {
 	f.idle()
 }
 
-// TestRunLeased_R09_CancelledContext: what has begun is open, and what has not begun has done nothing.
+// TestRunLeased_R14_R09_CancelledContext: what has begun is open, and what has not begun has done nothing.
 func TestRunLeased_R14_R09_CancelledContext(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long}, nil)

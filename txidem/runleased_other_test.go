@@ -33,7 +33,7 @@ func (f *fixture) ways() map[string]func(Request) error {
 	}
 }
 
-// TestRunLeased_R14_OtherWaysAreRefused tries to run leased calls in other ways, whatever state they are in. Other arguments
+// TestRunLeased_R14_K07_OtherWaysAreRefused tries to run leased calls in other ways, whatever state they are in. Other arguments
 // are found out first.
 func TestRunLeased_R14_K07_OtherWaysAreRefused(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestRunLeased_R14_K07_OtherWaysAreRefused(t *testing.T) {
 	f.idle()
 }
 
-// TestRunLeased_R14_NotOverAnotherWay is the other way round.
+// TestRunLeased_R14_K07_NotOverAnotherWay is the other way round.
 func TestRunLeased_R14_K07_NotOverAnotherWay(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &Policy{Lease: long, Wait: long}, nil)

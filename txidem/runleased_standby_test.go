@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// TestRunLeased_R08_GhostStandby has commits wait for a standby that never answers. A claim that no standby has is none: a
+// TestRunLeased_R14_R08_GhostStandby has commits wait for a standby that never answers. A claim that no standby has is none: a
 // failover would forget it, and the effect would come twice. An answer that no standby has is not told.
 func TestRunLeased_R14_R08_GhostStandby(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func (f *fixture) replayOnOneConnection(srv *devpg.Server) {
 	f.exec(`select pg_reload_conf()`)
 }
 
-// TestRunLeased_R08_HotStandby: a standby has no claims to give.
+// TestRunLeased_R14_R08_HotStandby: a standby has no claims to give.
 func TestRunLeased_R14_R08_HotStandby(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t, devpg.StartOwn, &devpg.Config{})

@@ -210,8 +210,8 @@ func TestRunLeased_R14_R03_K07_ClaimIsCommittedBeforeTheEffect(t *testing.T) {
 	if state != stateRunning || !leased || !live || finished {
 		t.Errorf("the claim is %q, leased %v, live %v, finished %v", state, leased, live, finished)
 	}
-	for range 2 {
-		_, err := RunLeased(t.Context(), f.store, request("k"), neverDo(t), neverAsk(t))
+	for _, ask := range []askFunc{nil, neverAsk(t)} {
+		_, err := RunLeased(t.Context(), f.store, request("k"), neverDo(t), ask)
 		var running *InProgressError
 		if !errors.As(err, &running) || running.ID.IsZero() || running.RetryAfter <= 0 {
 			t.Errorf("a duplicate got %v, want ErrInProgress", err)
