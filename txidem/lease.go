@@ -40,22 +40,31 @@ func (s *Store) newLease(id *identity, token pgtype.UUID, sent time.Time) *lease
 // replaced.
 func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (*lease, *record, error) {
 	token := newToken()
+	var last error
 	for range 2 { // nothing has happened before, so what fails for reasons of the connection gets one more try (R11)
+		sent := time.Now()
 		l, rec, err := s.sendLease(ctx, id, token, expired)
 		var lost *OutcomeUnknownError
 		switch {
 		case errors.As(err, &lost):
+			last = lost.Err
 			if l, rec, err = s.foundLease(ctx, id, token); err != nil {
-				return nil, nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, lost.Err, err)
+				s.free(ctx, id, s.newLease(id, token, sent)) // it may be there, and nothing was done
+				return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, last)
 			}
 			if l != nil || rec != nil {
 				return l, rec, nil
 			}
-		case err == nil || !isStale(err) || ctx.Err() != nil:
+		case err == nil || !isStale(err):
 			return l, rec, err
+		default:
+			last = err
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil, nil, fmt.Errorf("%w: the claim was lost twice", ErrUnavailable)
+	return nil, nil, s.explain(ctx, last)
 }
 
 func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, expired *record) (*lease, *record, error) {
@@ -100,7 +109,7 @@ func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, 
 	case l.epoch != "":
 		return l, nil, nil
 	case c.record != nil && c.synchronous && c.record.state != stateRunning:
-		if err := confirm(limited, s.pool); err != nil {
+		if err := confirm(limited, c.db); err != nil { // over a second connection of the pool, calls would starve each other
 			return nil, nil, &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
 		}
 	}
@@ -145,11 +154,11 @@ func (s *Store) foundLease(ctx context.Context, id *identity, token pgtype.UUID)
 
 // takeLease takes over a lease that has run out. It returns nil if a rival was faster.
 func (s *Store) takeLease(ctx context.Context, id *identity, rec *record) (*lease, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
 	l := s.newLease(id, newToken(), time.Now())
 	claim := newRecord(id, l.token, stateRunning, nil)
-	v, _, err := s.leaseTurn(ctx, id, func(b *pgx.Batch) {
+	v, _, err := s.leaseTurn(limited, id, func(b *pgx.Batch) {
 		b.Queue(s.sql.takeOver, uuidOf(id), l.token, rec.attempt, claim.fingerprint, claim.canon, claim.fields,
 			id.policy.Lease.Seconds(), id.keep.Seconds(), id.policy.OnExpired == Refuse).Query(l.readEpoch)
 	})
@@ -233,6 +242,9 @@ func (s *Store) leaseTurn(ctx context.Context, id *identity, queue func(*pgx.Bat
 		if readErr == nil && r.found != nil && r.found.state != stateRunning {
 			readErr = confirm(ctx, conn)
 		}
+		if readErr != nil { // what no standby has confirmed proves nothing
+			r.found = nil
+		}
 		return first(err, readErr)
 	})
 	s.logCallback(ctx, id, &r.verdict)
@@ -273,7 +285,16 @@ func (s *Store) letGo(ctx context.Context, id *identity, l *lease, sql string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	s.leases.drop(l)
-	if _, err := s.pool.Exec(ctx, sql, uuidOf(id), l.token); err != nil {
+	soon, stop := context.WithTimeout(ctx, undoTimeout/2)
+	defer stop()
+	_, err := s.pool.Exec(soon, sql, uuidOf(id), l.token)
+	if err != nil { // a busy pool, or a broken connection; the token fences it, so it may be sent again
+		err = s.reserve.with(ctx, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, sql, uuidOf(id), l.token)
+			return err
+		})
+	}
+	if err != nil {
 		s.log.WarnContext(ctx, "txidem: a lease could not be given up; it runs out by itself", "tool", id.tool, "call", id.ID, "lease", l.length, "error", err)
 	}
 }

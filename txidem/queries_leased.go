@@ -1,7 +1,14 @@
 package txidem
 
 // sqlLease writes the claim of a leased call, if nobody runs the call and there is no record.
+// The update that never happens has Postgres refuse, in front of the effect, a role that could not record it.
 const sqlLease = `
+with granted as (
+    update {schema}.call
+       set fingerprint = fingerprint, canon = canon, fields = fields, state = state, attempt = attempt, answer = answer,
+           finished_at = finished_at, expires_at = expires_at, tombstone = tombstone, lease_until = lease_until
+     where false
+)
 insert into {schema}.call (id, scope, tool, key, fingerprint, canon, fields, state, attempt, answer,
                            started_at, expires_at, tombstone, leased, lease_until)
 select $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::bytea, 'running', $8::uuid, '',

@@ -46,7 +46,10 @@ func readRecord(rows pgx.Rows) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.finishedAt, r.epoch = time.UnixMicro(finished), strconv.FormatInt(started, 10)
+	r.epoch = strconv.FormatInt(started, 10)
+	if finished != 0 { // else it has not ended
+		r.finishedAt = time.UnixMicro(finished)
+	}
 	return r, nil
 }
 

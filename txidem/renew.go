@@ -29,7 +29,11 @@ func (ls *leases) hold(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.next = l.sent.Add(l.renewal)
-	l.over = time.AfterFunc(time.Until(l.deadline()), func() { l.cancel(ErrLeaseLost) })
+	left := time.Until(l.deadline())
+	if left <= 0 {
+		l.cancel(ErrLeaseLost)
+	}
+	l.over = time.AfterFunc(left, func() { l.cancel(ErrLeaseLost) })
 	if len(ls.live) == 0 {
 		ctx, stop := context.WithCancel(context.Background())
 		ls.live, ls.wake, ls.stop = make(map[pgtype.UUID]*lease), make(chan struct{}, 1), stop
@@ -104,6 +108,17 @@ func (ls *leases) untilNext() time.Duration {
 		left = min(left, time.Until(l.next))
 	}
 	return left
+}
+
+// patience is how long to try for a connection: a lease can be renewed later, but not much later.
+func (ls *leases) patience() time.Duration {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	patience := time.Hour
+	for _, l := range ls.live {
+		patience = min(patience, l.renewal)
+	}
+	return patience
 }
 
 // due returns the leases that are to be renewed, and puts off their next time: to soon if that is not renewed.

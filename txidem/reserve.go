@@ -14,6 +14,8 @@ import (
 type reserve struct {
 	pool  *pgxpool.Pool
 	slots chan struct{}
+
+	patience func() time.Duration // how long to try for a connection before trying anew; nil for as long as there is
 }
 
 // reserved is how many connections a store may have beside its pool.
@@ -46,7 +48,7 @@ func (r *reserve) with(ctx context.Context, fn func(*pgx.Conn) error) error {
 // insist connects, again and again until ctx ends: what broke the call's connection may be a server that restarts.
 func (r *reserve) insist(ctx context.Context) (*pgx.Conn, error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		conn, err := r.connect(ctx)
+		conn, err := r.try(ctx)
 		if err == nil || hasCode(err, codeBadLogin, codeBadPassword, codeNoDatabase) {
 			return conn, err
 		}
@@ -58,6 +60,16 @@ func (r *reserve) insist(ctx context.Context) (*pgx.Conn, error) {
 		case <-timer.C:
 		}
 	}
+}
+
+// try connects, and does not let one silent connection take all the time there is.
+func (r *reserve) try(ctx context.Context) (*pgx.Conn, error) {
+	if r.patience != nil {
+		limited, cancel := context.WithTimeout(ctx, r.patience())
+		defer cancel()
+		ctx = limited
+	}
+	return r.connect(ctx)
 }
 
 // connect does what the pool does for a new connection.

@@ -65,7 +65,10 @@ func RunLeased[T any](ctx context.Context, s *Store, req Request, do func(ctx co
 			return outcome{raw: raw}, err
 		},
 		work: func(id *identity) work {
-			return func(ctx context.Context) ([]byte, error) { return perform(ctx, id, &lease{}, h.do) }
+			return func(ctx context.Context) ([]byte, error) {
+				id.event.Runs++
+				return perform(ctx, id, &lease{}, h.do)
+			}
 		},
 	})
 	return resultOf(out, value, err)
@@ -137,6 +140,9 @@ func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHa
 	l.cancel = cancel
 	s.leases.hold(l)
 	defer s.leases.drop(l)
+	if ctx.Err() != nil {
+		return outcome{}, s.notBegun(ctx, id, l, cutOff)
+	}
 	ended := false
 	defer func() {
 		if !ended { // the handler ended the goroutine
@@ -152,11 +158,25 @@ func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHa
 		}
 	}
 	if !found {
+		id.event.Runs++
 		answer, err = perform(ctx, id, l, h.do)
 	}
 	out, err = s.settleLease(ctx, id, l, answer, err, h.ask != nil)
 	ended = true
 	return out, err
+}
+
+// notBegun gives up a lease under which nothing was done: the caller left, or the claim took longer than the lease lasts.
+func (s *Store) notBegun(ctx context.Context, id *identity, l *lease, cutOff bool) error {
+	if cutOff { // an earlier attempt may have done something
+		s.leaveOpen(ctx, id, l)
+	} else {
+		s.free(ctx, id, l)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
+		return fmt.Errorf("%w: the claim took longer than the lease lasts: %w", ErrUnavailable, cause)
+	}
+	return contextError(ctx)
 }
 
 // askFor asks the other system what an earlier attempt did.
@@ -165,6 +185,9 @@ func (h leasedHandler) askFor(ctx context.Context, id *identity, l *lease) (answ
 		raw, found, err = h.ask(ctx)
 		return raw, err
 	})
+	if failure, failed := failureIn(err); failed { // it is not recorded, so nobody is to take it for the call's
+		err = fmt.Errorf("txidem: asking what an earlier attempt did failed: %v", failure)
+	}
 	return answer, found, err
 }
 
@@ -173,22 +196,20 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 	call := newCall(ctx, id)
 	call.Epoch = l.epoch
 	start := time.Now()
-	id.event.Runs++
 	defer func() {
 		id.event.Handler += time.Since(start)
 		if v := recover(); v != nil {
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
-		if err != nil {
-			call.Finish(nil)
-			return
-		}
-		l.queued = &pgx.Batch{}
-		call.Finish(l.queued)
+		call.Finish(nil)
 	}()
 	answer, err = do(toolcall.NewContext(ctx, call))
 	if err == nil && len(answer) > id.policy.MaxAnswer {
 		err = tooLarge("it", len(answer), id.policy)
+	}
+	if err == nil {
+		l.queued = &pgx.Batch{}
+		call.Finish(l.queued) // runs code of the user's, which may panic too
 	}
 	return answer, err
 }
@@ -234,6 +255,7 @@ func (s *Store) openEnd(ctx context.Context, id *identity, err error, canAsk boo
 // unprotectedLeased runs the handler and what it queued, and records nothing (Policy.Disabled).
 func (s *Store) unprotectedLeased(ctx context.Context, id *identity, h leasedHandler) ([]byte, error) {
 	l := &lease{queued: &pgx.Batch{}}
+	id.event.Runs++
 	answer, err := perform(ctx, id, l, h.do)
 	if err == nil && l.queued.Len() > 0 {
 		if err := s.pool.SendBatch(ctx, l.queued).Close(); err != nil { // one transaction, as pgx sends it

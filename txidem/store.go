@@ -47,8 +47,9 @@ type Recorded struct {
 }
 
 // Store keeps the records of calls in Postgres. It is made once per process and may be used by any number of
-// goroutines. It starts none itself and needs no closing: the pool belongs to the caller. It opens at most two connections
-// beside the pool when the outcome of a commit has to be found out, and two for Resolve, and closes them again.
+// goroutines. It needs no closing: the pool belongs to the caller. It opens at most two connections beside the pool when the
+// outcome of a commit has to be found out, two for Resolve, and one, with one goroutine, while calls by RunLeased are
+// running that have to renew their leases; and closes them again.
 type Store struct {
 	pool      *pgxpool.Pool
 	reserve   *reserve // for calls that lost the answer of their commit
@@ -81,7 +82,7 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 		return nil, err
 	}
 	s.pool, s.reserve, s.resolvers, s.renewals = pool, newReserve(pool), newReserve(pool), newReserve(pool)
-	s.leases.store = s
+	s.leases.store, s.renewals.patience = s, s.leases.patience
 	return s, nil
 }
 

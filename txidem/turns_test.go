@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -42,6 +43,14 @@ func (w *turns) take() int {
 	return n
 }
 
+// dial counts what goes over the connections that the function makes.
+func (w *turns) dial(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return countedConn{conn, w}, err
+	}
+}
+
 type countedConn struct {
 	net.Conn
 	turns *turns
@@ -65,11 +74,7 @@ func TestRun_Q01_CostsThreeRoundTripsLikeABareTransaction(t *testing.T) {
 	w := &turns{}
 	f := setup(t, nil, func(cfg *pgxpool.Config) {
 		cfg.MaxConns = 1
-		dial := cfg.ConnConfig.DialFunc
-		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
-			return countedConn{conn, w}, err
-		}
+		cfg.ConnConfig.DialFunc = w.dial(cfg.ConnConfig.DialFunc)
 		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
 	fails := func(context.Context, pgx.Tx) (string, error) { return "", Fail("no", "no") }

@@ -1,0 +1,116 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package txidem
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/toolcall"
+)
+
+// TestRunLeased_R14_R08_GhostStandby has commits wait for a standby that never answers. A claim that no standby has is none: a
+// failover would forget it, and the effect would come twice. An answer that no standby has is not told.
+func TestRunLeased_R14_R08_GhostStandby(t *testing.T) {
+	t.Parallel()
+	srv := ownServer(t, devpg.StartOwn, &devpg.Config{})
+	f, _, _ := wiredAt(t, srv, &Policy{Lease: long, CommitTimeout: 500 * time.Millisecond}, 4)
+	held, _ := f.holdLeased(t.Context(), request("held"), nil)
+	notTold := func(what string, r Result[string], err error) {
+		t.Helper()
+		_, failure := failureIn(err)
+		if err == nil || failure || r.Raw != nil || r.Replayed || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, ErrBlocked) {
+			t.Errorf("%s: got %+v, %v", what, r, err)
+		}
+	}
+	f.ghost(true)
+	got, err := RunLeased(t.Context(), f.store, request("new"), neverDo(t), nil)
+	notTold("a claim that no standby has", got, err)
+	if !errors.Is(err, ErrUnavailable) || !Retryable(err) {
+		t.Errorf("nothing was done, and the caller got %v", err)
+	}
+	end := held.end(doAnswers("done"))
+	notTold("an answer that no standby has", end.Result, end.err)
+	got, err = RunLeased(t.Context(), f.store, request("held"), neverDo(t), neverAsk(t))
+	notTold("repeated", got, err)
+	f.ghost(false)
+	again, err := RunLeased(t.Context(), f.store, request("held"), neverDo(t), neverAsk(t))
+	if err != nil || !again.Replayed || again.Value != "done" {
+		t.Errorf("repeated later: %+v, %v", again, err)
+	}
+	if got, err := RunLeased(t.Context(), f.store, request("new"), doAnswers("done"), neverAsk(t)); err != nil || got.Replayed {
+		t.Errorf("the claim that was given up is in the way: %+v, %v", got, err)
+	}
+	f.replayOnOneConnection(srv)
+}
+
+// replayOnOneConnection replays from a pool of one where commits may have to wait for a standby: the record is confirmed
+// over the connection that the call has.
+func (f *fixture) replayOnOneConnection(srv *devpg.Server) {
+	f.t.Helper()
+	f.exec(`alter system set synchronous_standby_names = 'ghost'`)
+	f.exec(`select pg_reload_conf()`)
+	d := &dials{}
+	pool := dbtest.PoolAt(f.t, srv.URL(), func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.DialFunc = d.dial
+		cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "local"
+		cfg.MaxConns = 1
+	})
+	store, err := New(pool, &Config{Policy: &Policy{CommitTimeout: 3 * time.Second}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	eventually(f.t, "the setting is there", func() bool {
+		var names string
+		err := pool.QueryRow(f.t.Context(), `show synchronous_standby_names`).Scan(&names)
+		return err == nil && names == "ghost"
+	})
+	got, err := RunLeased(f.t.Context(), store, request("held"), neverDo(f.t), nil)
+	if n := d.count(); err != nil || !got.Replayed || n != 1 {
+		f.t.Errorf("got %+v, %v over %d connections; want the replay over one", got, err, n)
+	}
+	f.exec(`alter system reset synchronous_standby_names`)
+	f.exec(`select pg_reload_conf()`)
+}
+
+// TestRunLeased_R14_R08_HotStandby: a standby has no claims to give.
+func TestRunLeased_R14_R08_HotStandby(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t, devpg.StartOwn, &devpg.Config{})
+	f, _, _ := wiredAt(t, primary, &Policy{Lease: long}, 4)
+	held, _ := f.holdLeased(t.Context(), request("k"), nil)
+	standby := ownServer(t, func(ctx context.Context, cfg *devpg.Config) (*devpg.Server, error) {
+		return devpg.StartStandby(ctx, primary, cfg)
+	}, &devpg.Config{})
+	pool := dbtest.PoolAt(t, standby.URL(), nil)
+	blind, err := New(pool, &Config{Policy: &Policy{CommitTimeout: 2 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the standby has the claim", func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), `select count(*) from txonce.call`).Scan(&n)
+		return err == nil && n == 1
+	})
+	for _, key := range []string{"k", "new"} {
+		got, err := RunLeased(t.Context(), blind, request(key), neverDo(t), neverAsk(t))
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "recovery") || !Retryable(err) || got.Raw != nil {
+			t.Errorf("%s: got %+v, %v; want ErrUnavailable that names the recovery", key, got, err)
+		}
+		for asked, ask := range map[string]func(context.Context, Request) (toolcall.Status, error){"Status": blind.Status, "Resolve": blind.Resolve} {
+			if status, err := ask(t.Context(), request(key)); !errors.Is(err, ErrOutcomeUnknown) || status.State != "" {
+				t.Errorf("%s: %s says %+v, %v", key, asked, status, err)
+			}
+		}
+	}
+	if end := held.end(doAnswers("done")); end.err != nil {
+		t.Error(end.err)
+	}
+}
