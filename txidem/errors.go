@@ -203,6 +203,9 @@ func Retryable(err error) bool {
 	if _, failed := failureIn(err); failed {
 		return false
 	}
+	if errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, ErrBlocked) { // whatever of the below it wraps: a repeated call finds out
+		return true
+	}
 	for _, final := range [...]error{
 		ErrScope, ErrTool, ErrKey, ErrArgs, ErrPolicy, ErrNested, ErrTxNotOpen, ErrBatchSQL, ErrKeyReused, ErrOtherWay, ErrBlocked, ErrExpired,
 		ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted, ErrCodec, ErrRowCount,
