@@ -10,8 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/faultconn"
 )
 
-// batchBehaviours are what handlers of RunBatch do, and mean the same in one round trip and in several: there, a fault meets
-// the first of them, which gets one more try.
+// batchBehaviours are what handlers of RunBatch do.
 var batchBehaviours = []behaviour{
 	{"answers", answered, 1, func(*handlerRun, int) error { return nil }},
 	{"fails", failed, 1, func(r *handlerRun, _ int) error { return Fail("no", strconv.Itoa(r.run)) }},
@@ -30,6 +29,11 @@ var batchBehaviours = []behaviour{
 		r.batch.MustAffect(1, `update taken set id = id`)
 		return nil
 	}},
+}
+
+// batchTroubles are what keeps a call from what it would hear otherwise, or breaks its wire. They mean the same in one round
+// trip and in several: there, a fault meets the first of them, which gets one more try.
+var batchTroubles = []behaviour{
 	{"queues COMMIT", refused, 1, queued(`commit`)},
 	{"queues two in one", refused, 1, queued(`select 1; select 2`)},
 	{"is cancelled", refused, 1, func(r *handlerRun, _ int) error { r.cancel(); return nil }},

@@ -74,7 +74,7 @@ func (w *world) planFor(t *rapid.T, i *intent, ways ...Way) plan {
 		p.behaviour = rapid.SampledFrom(all).Draw(t, "handler")
 	case WayBatch:
 		p.oneTrip = rapid.Bool().Draw(t, "one trip")
-		all = batchBehaviours
+		all = slices.Concat(batchBehaviours, batchTroubles)
 		if p.oneTrip {
 			all = slices.Concat(all, oneTripBehaviours)
 		}

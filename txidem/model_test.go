@@ -136,8 +136,8 @@ func (w *world) overlap(t *rapid.T) {
 	p := w.planFor(t, i, WayRun, WayTx)
 	dup := w.planFor(t, i)
 	dup.req.Policy.Wait, dup.ends = NoWait, min(dup.ends, rollsBack) // it would have to wait to find out
-	if dup.end == refused || dup.way == WayBatch && dup.end != answered {
-		dup.behaviour = batchBehaviours[0]
+	if dup.way == WayBatch {
+		dup.behaviour = rapid.SampledFrom(batchBehaviours).Draw(t, "handler")
 	}
 	other := w.planFor(t, w.some(t, func(other *intent) bool { return other != i }))
 	var gotDup, gotOther made
