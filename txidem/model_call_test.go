@@ -154,7 +154,7 @@ func (w *world) judge(t *rapid.T, p plan, m made) {
 		judgeDecided(t, p, m)
 	case p.way == WayLeased:
 		i.lives = append(i.lives, &life{})
-		judgeLeased(t, p, m, i.lives[len(i.lives)-1], true)
+		judgeLeased(t, p, m, i.lives[len(i.lives)-1], false, true)
 	default:
 		judgeRun(t, p, m)
 	}

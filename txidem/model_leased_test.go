@@ -159,7 +159,7 @@ func judgeTakeOver(t *rapid.T, p plan, m made) {
 		p.keep(m, stateSucceeded, string(m.Raw), m.FinishedAt)
 		return
 	}
-	judgeLeased(t, p, m, l, true)
+	judgeLeased(t, p, m, l, true, true)
 }
 
 // know checks the downstream key: the same for each attempt of an intent, and another one for each intent.
@@ -172,8 +172,9 @@ func (l *life) know(t *rapid.T, i *intent, key string) {
 	l.key = key
 }
 
-// judgeLeased is for an attempt that ran. holds says that nobody took its lease.
-func judgeLeased(t *rapid.T, p plan, m made, l *life, holds bool) {
+// judgeLeased is for an attempt that ran. taken says that it took over from one that was cut off, holds that nobody has taken
+// its own lease.
+func judgeLeased(t *rapid.T, p plan, m made, l *life, taken, holds bool) {
 	i := p.intent
 	if len(m.runs) != 1 || m.Replayed {
 		t.Fatalf("%s: %d runs, replayed %v, error %v; want one run", p.name(), len(m.runs), m.Replayed, m.err)
@@ -190,7 +191,10 @@ func judgeLeased(t *rapid.T, p plan, m made, l *life, holds bool) {
 		if !errors.Is(m.err, errHandler) || told || errors.Is(m.err, ErrBlocked) || errors.Is(m.err, ErrOutcomeUnknown) {
 			t.Fatalf("%s: got %v; want its error", p.name(), m.err)
 		}
-		if holds {
+		switch {
+		case holds && taken: // it speaks for itself
+			p.keep(m, stateRunning, "", time.Time{})
+		case holds:
 			i.gone()
 		}
 	case !holds || p.end == open || p.end == unknownAnswered:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,8 +23,9 @@ import (
 // questions against a model that fits on a page: identity -> outcome. After each step the whole of the database must be
 // what the model says: each effect (I1, I5), each answer byte for byte (I2), and nothing of another scope (I4).
 //
-// -rapid.checks=n makes n sequences instead of 100; -rapid.seed and -rapid.failfile repeat one.
+// It makes 33 sequences for each level; -rapid.checks=n makes n, -rapid.seed and -rapid.failfile repeat one.
 func TestModel_R02_R05_R06_R08_R12_R14_R17_R18_CallsFollowTheModel(t *testing.T) {
+	defaultChecks(t, "33")
 	t.Parallel()
 	for _, level := range isolationLevels {
 		t.Run(name(level), func(t *testing.T) {
@@ -56,6 +58,18 @@ func TestModel_R02_R05_R06_R08_R12_R14_R17_R18_CallsFollowTheModel(t *testing.T)
 			})
 			f.clean()
 		})
+	}
+}
+
+// defaultChecks is how many sequences rapid makes where the command line says nothing: its own default is for one level.
+func defaultChecks(t *testing.T, n string) {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	if err := flag.Set("rapid.checks", n); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 type zombie struct {
 	plan
 	life  *life
+	taken bool // it took over from one that was cut off
 	there chan struct{}
 	goOn  chan behaviour // what the handler is to do
 	ended chan made
@@ -41,7 +42,7 @@ func (w *world) leave(t *rapid.T) {
 		close(z.there)
 		return (<-z.goOn).do(r, n)
 	}
-	z.plan = p
+	z.plan, z.taken = p, taken
 	go func() { z.ended <- w.makeLeased(p) }()
 	select {
 	case <-z.there:
@@ -72,7 +73,7 @@ func (w *world) comeBack(t *rapid.T) {
 	if z.paid {
 		m.paid = nil // the model knows
 	}
-	judgeLeased(t, z.plan, m, z.life, z.intent.holder == z)
+	judgeLeased(t, z.plan, m, z.life, z.taken, z.intent.holder == z)
 }
 
 func (w *world) end(z *zombie) made {
@@ -135,6 +136,10 @@ func (w *world) renew(t *rapid.T) {
 	for _, z := range w.zombies {
 		if z.intent.holder == z {
 			z.intent.live = true
+			if z.intent.overdue { // whether a renewal puts that off plays no part here
+				w.f.exec(`update txonce.call set expires_at = lease_until + interval '1 day' where id = $1`, w.id(z.intent).String())
+				z.intent.overdue = false
+			}
 			if z.ctx.Err() != nil {
 				t.Fatalf("an attempt that has its lease is cancelled: %v", context.Cause(z.ctx))
 			}
