@@ -87,7 +87,7 @@ func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, 
 		return err
 	})
 	if expired != nil {
-		b.Queue(s.sql.forget, uuidOf(id), expired.attempt)
+		b.Queue(s.sql.leaseForget, uuidOf(id), expired.attempt, s.lockKey(id))
 	}
 	b.Queue(s.sql.lease, uuidOf(id), claim.scope, claim.tool, claim.key, claim.fingerprint, claim.canon, claim.fields, token,
 		id.policy.Lease.Seconds(), id.keep.Seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(l.readEpoch)
