@@ -169,9 +169,6 @@ func (w *world) overlap(t *rapid.T) {
 		t.Fatalf("while it runs the status is %+v, %v", status, err)
 	}
 	w.judge(t, other, gotOther)
-	if dup.way == WayLeased && i.recorded() {
-		i.gone() // it has removed the expired record, and then found the lock taken
-	}
 	w.judge(t, p, m)
 	if dup.way == WayTx {
 		w.judgeAround(t, dup, gotDup)
