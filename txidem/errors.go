@@ -203,6 +203,9 @@ func Retryable(err error) bool {
 	if _, failed := failureIn(err); failed {
 		return false
 	}
+	if errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, ErrBlocked) { // whatever of the below it wraps: a repeated call finds out
+		return true
+	}
 	for _, final := range [...]error{
 		ErrScope, ErrTool, ErrKey, ErrArgs, ErrPolicy, ErrNested, ErrTxNotOpen, ErrBatchSQL, ErrKeyReused, ErrOtherWay, ErrBlocked, ErrExpired,
 		ErrNotAllowed, ErrRecord, ErrHandlerEndedTx, ErrTxManaged, ErrTxAborted, ErrCodec, ErrRowCount,
@@ -216,7 +219,8 @@ func Retryable(err error) bool {
 }
 
 // NotDone marks the error of a handler of RunLeased that is known to have done nothing: the request never left, or the other
-// system said no. The claim is removed and the next call runs. Without it, an error leaves open whether the effect happened.
+// system said no. The claim is removed and the next call runs; a claim that was taken over from an attempt that was cut off stays, for
+// that one may have had its effect. Without it, an error leaves open whether the effect happened.
 // It returns nil for nil.
 func NotDone(err error) error {
 	if err == nil {

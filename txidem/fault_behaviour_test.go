@@ -33,24 +33,42 @@ const (
 	failed                          // with the last run's failure, which is recorded
 	released                        // with an error, and nothing is left
 	escaped                         // with a failure that is recorded, and with the effect
+	escapedEmpty                    // with a failure that is recorded, and without the effect
 	escapedUnrecorded               // with an error, and with the effect, of which nothing could be recorded
 	unknownAnswered                 // with an unknown outcome, and in truth with the answer
 	unknownGone                     // with an unknown outcome, and in truth with nothing
+	ruined                          // RunTx: as released, and the caller's transaction is of no more use
+	refused                         // RunBatch: with an error, whatever is recorded
+	open                            // RunLeased: with an error, and it is open whether there was an effect
 )
 
 // handlerRun is one run of a handler.
 type handlerRun struct {
 	ctx    context.Context
 	cancel context.CancelFunc // the caller's
-	tx     pgx.Tx
-	gone   *atomic.Bool // the database, for new connections
+	net    *network
 	run    int
+
+	tx    pgx.Tx               // of Run and RunTx
+	batch *Batch               // of RunBatch
+	pay   func() error         // tells the provider, once in a run, in RunLeased
+	queue func(q string) error // what RunLeased commits with the answer
 }
 
-// fault arms f if this is the call's first run.
+// network is what the wires of a test do.
+type network struct {
+	gone atomic.Bool                     // the database, for new connections
+	next atomic.Pointer[faultconn.Fault] // for the connection that the pool gives out next
+}
+
+// fault arms f if this is the call's first run: for its connection or, where it has none yet, for the one that it gets next.
 func (r *handlerRun) fault(n int, f faultconn.Fault) {
-	if n == 1 {
+	switch {
+	case n != 1:
+	case r.tx != nil:
 		wireOf(r.tx).Arm(f)
+	default:
+		r.net.next.Store(&f)
 	}
 }
 
@@ -61,7 +79,7 @@ func (r *handlerRun) exec(sql string) error {
 
 var errHandler = errors.New("the printer is on fire")
 
-// behaviours are what handlers, callers and networks do.
+// behaviours are what handlers of Run, callers and networks do.
 var behaviours = []behaviour{
 	{"answers", answered, 1, func(*handlerRun, int) error { return nil }},
 	{"fails", failed, 1, func(r *handlerRun, _ int) error { return Fail("no", strconv.Itoa(r.run)) }},
@@ -79,6 +97,7 @@ var behaviours = []behaviour{
 		return nil
 	}},
 	{"ends its transaction", escaped, 1, func(r *handlerRun, _ int) error { return r.exec(`commit`) }},
+	{"ends its transaction by ROLLBACK", escapedEmpty, 1, func(r *handlerRun, _ int) error { return r.exec(`rollback`) }},
 	{"ends its transaction and is cut", escaped, 1, func(r *handlerRun, n int) error {
 		err := r.exec(`commit`)
 		r.fault(n, atFinish(faultconn.Nothing, faultconn.Cut))
@@ -92,7 +111,7 @@ var behaviours = []behaviour{
 	{"ends its transaction and is cut for good", escapedUnrecorded, 1, func(r *handlerRun, n int) error {
 		err := r.exec(`commit`)
 		r.fault(n, atFinish(faultconn.Nothing, faultconn.Cut))
-		r.gone.Store(true)
+		r.net.gone.Store(true)
 		return err
 	}},
 	{"is cancelled", released, 1, func(r *handlerRun, _ int) error { r.cancel(); return r.exec(`select 1`) }},
@@ -135,12 +154,12 @@ var behaviours = []behaviour{
 	}},
 	{"is cut in front of the record for good", unknownGone, 1, func(r *handlerRun, n int) error {
 		r.fault(n, atFinish(faultconn.Nothing, faultconn.Cut))
-		r.gone.Store(true)
+		r.net.gone.Store(true)
 		return nil
 	}},
 	{"loses the answer of COMMIT for good", unknownAnswered, 1, func(r *handlerRun, n int) error {
 		r.fault(n, atFinish(nil, faultconn.CutAtAnswer))
-		r.gone.Store(true)
+		r.net.gone.Store(true)
 		return nil
 	}},
 }

@@ -22,6 +22,7 @@ type lease struct {
 	renewal time.Duration
 	sent    time.Time // when it was asked for last: it lasts for its length from then on at least
 	cancel  context.CancelCauseFunc
+	taken   bool       // from an attempt that was cut off
 	queued  *pgx.Batch // what the handler left for the end of the call, with its answer
 
 	next time.Time // when to renew it; guarded by leases.mu, like sent
@@ -90,7 +91,7 @@ func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, 
 		return err
 	})
 	if expired != nil {
-		b.Queue(s.sql.forget, uuidOf(id), expired.attempt)
+		b.Queue(s.sql.leaseForget, uuidOf(id), expired.attempt, s.lockKey(id))
 	}
 	b.Queue(s.sql.lease, uuidOf(id), claim.scope, claim.tool, claim.key, claim.fingerprint, claim.canon, claim.fields, token,
 		id.policy.Lease.Seconds(), id.keep.Seconds(), id.policy.OnExpired == Refuse, s.lockKey(id)).Query(l.readEpoch)

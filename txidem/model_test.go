@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
+	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,48 +15,86 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
+	"github.com/txonce/txonce/internal/faultconn"
 	"github.com/txonce/txonce/toolcall"
 )
 
-// TestModel_R02_R05_R06_R08_R12_CallsFollowTheModel makes random calls, faults, expiries and questions against a model
-// that fits on a page: identity -> outcome. After each step the whole of the database must be what the model says: each
-// effect (I1, I5), each answer byte for byte (I2), and nothing of another scope (I4).
+// TestModel_R02_R05_R06_R08_R12_R14_R17_R18_CallsFollowTheModel makes random calls in all ways to run, faults, expiries and
+// questions against a model that fits on a page: identity -> outcome. After each step the whole of the database must be
+// what the model says: each effect (I1, I5), each answer byte for byte (I2), and nothing of another scope (I4).
 //
-// -rapid.checks=n makes n sequences instead of 100; -rapid.seed and -rapid.failfile repeat one.
-func TestModel_R02_R05_R06_R08_R12_CallsFollowTheModel(t *testing.T) {
+// It makes 33 sequences for each level; -rapid.checks=n makes n, -rapid.seed and -rapid.failfile repeat one.
+func TestModel_R02_R05_R06_R08_R12_R14_R17_R18_CallsFollowTheModel(t *testing.T) {
+	defaultChecks(t, "33")
 	t.Parallel()
 	for _, level := range isolationLevels {
 		t.Run(name(level), func(t *testing.T) {
 			t.Parallel()
-			gone := new(atomic.Bool)
-			f, wire, _ := wired(t, &Policy{Wait: 20 * time.Second, Isolation: level}, 8, func(cfg *pgxpool.Config) {
-				cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
-					if gone.Load() { // an error that no resolver waits out
-						return &pgconn.PgError{Code: codeNoDatabase, Message: "the database is gone"}
-					}
-					return nil
-				}
-			})
-			wire.LoseCancels(true) // else the server's and the cancel's speed would decide
+			net := new(network)
+			f := netted(t, net, level)
 			var worlds atomic.Int64
 			rapid.Check(t, func(t *rapid.T) {
-				w := newWorld(f, gone, name("m", worlds.Add(1)))
+				w := newWorld(f, net, level, name("m", worlds.Add(1)))
+				t.Cleanup(w.buryZombies)
 				t.Repeat(map[string]func(*rapid.T){
-					"call":       w.call,
-					"call again": w.callAgain,
-					"mismatch":   w.mismatch,
-					"overlap":    w.overlap,
-					"stampede":   w.stampede,
-					"expire":     w.expire,
-					"sweep":      w.sweep,
-					"ask":        w.ask,
-					"forget":     w.forget,
-					"":           w.check,
+					"call":           w.call,
+					"call once more": w.call, // the most frequent one
+					"call again":     w.callAgain,
+					"mismatch":       w.mismatch,
+					"overlap":        w.overlap,
+					"overtake":       w.overtaken,
+					"late":           w.late,
+					"stampede":       w.stampede,
+					"leave":          w.leave,
+					"come back":      w.comeBack,
+					"run out":        w.runOut,
+					"renew":          w.renew,
+					"expire":         w.expire,
+					"sweep":          w.sweep,
+					"ask":            w.ask,
+					"forget":         w.forget,
+					"":               w.check,
 				})
 			})
 			f.clean()
 		})
 	}
+}
+
+// defaultChecks is how many sequences rapid makes where the command line says nothing: its own default is for one level.
+func defaultChecks(t *testing.T, n string) {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	if err := flag.Set("rapid.checks", n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// netted is wired with what the handlers of the model need.
+func netted(t *testing.T, net *network, level pgx.TxIsoLevel) *fixture {
+	f, wire, _ := wired(t, &Policy{Wait: 20 * time.Second, Isolation: level}, 8, func(cfg *pgxpool.Config) {
+		cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			if net.gone.Load() { // an error that no resolver waits out
+				return &pgconn.PgError{Code: codeNoDatabase, Message: "the database is gone"}
+			}
+			return nil
+		}
+		cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+			if fault := net.next.Swap(nil); fault != nil {
+				faultconn.Of(conn.PgConn().Conn()).Arm(*fault)
+			}
+			return true, nil
+		}
+	})
+	wire.LoseCancels(true) // else the server's and the cancel's speed would decide
+	f.exec(`create table provider (intent text not null, downstream text not null, run int not null)`)
+	f.exec(`create table taken (id int primary key)`)
+	f.exec(`insert into taken values (1)`)
+	f.exec(`create sequence turn`)
+	return f
 }
 
 // some draws an intent for which ok is true.
@@ -66,67 +104,6 @@ func (w *world) some(t *rapid.T, ok func(*intent) bool) *intent {
 		t.Skip()
 	}
 	return i
-}
-
-// request draws a spelling of the intent's arguments.
-func (w *world) request(t *rapid.T, i *intent, args int) Request {
-	policy := &Policy{OnExpired: Rerun}
-	if i.refuse {
-		policy.OnExpired = Refuse
-	}
-	return Request{
-		Scope: i.scope, Tool: "issue_refund", Key: i.key, Policy: policy,
-		Args: json.RawMessage(rapid.SampledFrom(i.args[args]).Draw(t, "args")),
-	}
-}
-
-// made is what became of a call.
-type made struct {
-	Result[string]
-	err  error
-	runs []int // of its handler
-}
-
-// make makes a call. between is called in its first run, when the effect is written.
-func (w *world) make(p plan, between func()) made {
-	ctx, cancel := context.WithCancel(w.f.t.Context())
-	defer cancel()
-	locks := w.f.locks()
-	var m made
-	m.Result, m.err = Run(ctx, w.f.store, p.req, func(ctx context.Context, tx pgx.Tx) (string, error) {
-		w.run++
-		run := w.run
-		m.runs = append(m.runs, run)
-		if err := writeRun(ctx, tx, p.intent.name, run); err != nil {
-			return "", err
-		}
-		if between != nil && len(m.runs) == 1 {
-			between()
-		}
-		return strconv.Itoa(run), p.do(&handlerRun{ctx, cancel, tx, w.gone, run}, len(m.runs))
-	})
-	w.gone.Store(false)
-	eventually(w.f.t, "the server has ended the transaction", func() bool { return w.f.locks() == locks })
-	return m
-}
-
-// plan is a call that is about to be made. All that is random about it has been drawn: inside Run, whose handlers may
-// panic, rapid could not make itself heard.
-type plan struct {
-	*intent
-	behaviour
-	args int
-	req  Request
-}
-
-// planFor draws a call of i that fits what is recorded.
-func (w *world) planFor(t *rapid.T, i *intent) plan {
-	p := plan{intent: i, behaviour: anyBehaviour(t), args: i.argsOf}
-	if i.free() {
-		p.args = w.argsFor(t, i)
-	}
-	p.req = w.request(t, i, p.args)
-	return p
 }
 
 // call makes a call of any identity, with any behaviour.
@@ -141,114 +118,41 @@ func (w *world) callAgain(t *rapid.T) {
 	w.judge(t, p, w.make(p, nil))
 }
 
-func (w *world) argsFor(t *rapid.T, i *intent) int {
-	if i.args[1] == nil {
-		return 0
-	}
-	return rapid.IntRange(0, 1).Draw(t, "which arguments")
-}
-
-func anyBehaviour(t *rapid.T) behaviour {
-	return rapid.SampledFrom(behaviours).Draw(t, "handler")
-}
-
-// judge compares a call with the model, and takes over what it did.
-func (w *world) judge(t *rapid.T, p plan, m made) {
-	i, b := p.intent, p.behaviour
-	if !i.free() {
-		judgeReplay(t, i, m)
-		return
-	}
-	if len(m.runs) != b.runs || m.Replayed {
-		t.Fatalf("%s: %d runs, replayed %v, error %v; want %d runs", b.name, len(m.runs), m.Replayed, m.err, b.runs)
-	}
-	last := m.runs[len(m.runs)-1]
-	switch b.end {
-	case answered:
-		if m.err != nil || m.Value != strconv.Itoa(last) {
-			t.Fatalf("%s: got %q, %v; want the answer of run %d", b.name, m.Value, m.err, last)
-		}
-		i.keep(p.args, string(m.Raw), false, m.FinishedAt, last)
-	case failed, escaped:
-		failure, ok := failureIn(m.err)
-		if !ok || b.end == failed && (failure.Message != strconv.Itoa(last) || Retryable(m.err)) || b.end == escaped && failure.Code != CodeHandlerEndedTx {
-			t.Fatalf("%s: got %v; want the failure of run %d", b.name, m.err, last)
-		}
-		i.keep(p.args, string(m.Raw), true, m.FinishedAt)
-		if b.end == escaped {
-			i.effects = append(i.effects, last)
-		}
-	case released:
-		if _, failed := failureIn(m.err); m.err == nil || failed || errors.Is(m.err, ErrOutcomeUnknown) || m.Raw != nil {
-			t.Fatalf("%s: got %q, %v; want an error that is sure of the outcome", b.name, m.Raw, m.err)
-		}
-	case escapedUnrecorded:
-		if _, failed := failureIn(m.err); !errors.Is(m.err, ErrHandlerEndedTx) || failed || Retryable(m.err) {
-			t.Fatalf("%s: got %v; want ErrHandlerEndedTx", b.name, m.err)
-		}
-		i.effects = append(i.effects, last)
-	case unknownAnswered, unknownGone:
-		if !errors.Is(m.err, ErrOutcomeUnknown) || !Retryable(m.err) || m.Raw != nil {
-			t.Fatalf("%s: got %q, %v; want ErrOutcomeUnknown", b.name, m.Raw, m.err)
-		}
-		if b.end == unknownAnswered {
-			i.keep(p.args, strconv.Quote(strconv.Itoa(last)), false, time.Time{}, last)
-		}
-	}
-}
-
-// judgeReplay is for a call that must not run.
-func judgeReplay(t *rapid.T, i *intent, m made) {
-	if len(m.runs) != 0 {
-		t.Fatalf("it ran %d times; want the record of %s", len(m.runs), i.state)
-	}
-	if i.state == toolcall.StateExpired {
-		if !errors.Is(m.err, ErrExpired) || m.Raw != nil || m.Replayed {
-			t.Fatalf("got %+v, %v; want ErrExpired", m.Result, m.err)
-		}
-		return
-	}
-	_, failed := failureIn(m.err)
-	if !m.Replayed || failed != i.failed || !failed && m.err != nil || string(m.Raw) != i.raw || !i.at.IsZero() && !i.at.Equal(m.FinishedAt) {
-		t.Fatalf("got %q of %v, %v; want the replay of %q of %v", m.Raw, m.FinishedAt, m.err, i.raw, i.at)
-	}
-	i.at = m.FinishedAt
-}
-
-// keep is what the model learns from a call that is recorded.
-func (i *intent) keep(args int, raw string, failed bool, at time.Time, effects ...int) {
-	i.state = toolcall.StateSucceeded
-	if failed {
-		i.state = toolcall.StateFailed
-	}
-	i.argsOf, i.raw, i.failed, i.at = args, raw, failed, at
-	i.effects = append(i.effects, effects...)
-}
-
 // mismatch calls with other arguments than the recorded ones.
 func (w *world) mismatch(t *rapid.T) {
 	i := w.some(t, func(i *intent) bool { return !i.free() && i.args[1] != nil })
-	req := w.request(t, i, 1-i.argsOf)
-	m := w.make(plan{i, anyBehaviour(t), 1 - i.argsOf, req}, nil)
+	p := w.planFor(t, i)
+	if p.end == refused || p.oneTrip && (p.end == unknownAnswered || p.end == unknownGone) {
+		t.Skip() // it does not come so far
+	}
+	p.args, p.ends = 1-i.argsOf, min(p.ends, rollsBack) // there is nothing to resolve
+	p.req.Args = w.request(t, i, p.args).Args
+	m := w.make(p, nil)
 	var reused *KeyReusedError
-	if !errors.As(m.err, &reused) || Retryable(m.err) || len(m.runs) != 0 || m.Raw != nil || m.Replayed {
-		t.Fatalf("got %+v, %v, %d runs; want ErrKeyReused", m.Result, m.err, len(m.runs))
+	if !errors.As(m.err, &reused) || Retryable(m.err) || len(m.runs) != 0 && p.way != WayBatch || m.Raw != nil || m.Replayed {
+		t.Fatalf("%s: got %+v, %v, %d runs; want ErrKeyReused", p.name(), m.Result, m.err, len(m.runs))
 	}
 	if diff := cmp.Diff([]string{"/cents"}, reused.Paths); diff != "" {
 		t.Fatalf("the paths that differ (-want +got):\n%s", diff)
 	}
-	if status, err := w.f.store.Status(w.f.t.Context(), req); !errors.Is(err, ErrKeyReused) || status.Answer != nil {
+	if status, err := w.f.store.Status(w.f.t.Context(), p.req); !errors.Is(err, ErrKeyReused) || status.Answer != nil {
 		t.Fatalf("the status of other arguments is %+v, %v; want ErrKeyReused", status, err)
+	}
+	if p.way == WayTx {
+		w.judgeAround(t, p, m)
 	}
 }
 
-// overlap does other things while a call runs: a duplicate, with the same arguments or with others, which nobody can tell as
-// long as it runs; a question; a call of another identity, with a behaviour of its own.
+// overlap does other things while a call runs in a transaction: a duplicate in any way, with the same arguments or with
+// others, which nobody can tell as long as it runs; a question; a call of another identity, with a behaviour of its own.
 func (w *world) overlap(t *rapid.T) {
 	i := w.some(t, (*intent).free)
-	p := w.planFor(t, i)
+	p := w.planFor(t, i, WayRun, WayTx)
 	dup := w.planFor(t, i)
-	dup.req.Policy.Wait = NoWait
+	dup.req.Policy.Wait, dup.ends = NoWait, min(dup.ends, rollsBack) // it would have to wait to find out
+	if dup.way == WayBatch {
+		dup.behaviour = rapid.SampledFrom(batchBehaviours).Draw(t, "handler")
+	}
 	other := w.planFor(t, w.some(t, func(other *intent) bool { return other != i }))
 	var gotDup, gotOther made
 	var status toolcall.Status
@@ -258,52 +162,16 @@ func (w *world) overlap(t *rapid.T) {
 		status, err = w.f.store.Status(w.f.t.Context(), p.req)
 		gotOther = w.make(other, nil)
 	})
-	if !errors.Is(gotDup.err, ErrInProgress) || len(gotDup.runs) != 0 || gotDup.Raw != nil {
-		t.Fatalf("a duplicate of the running call got %+v, %v, %d runs; want ErrInProgress", gotDup.Result, gotDup.err, len(gotDup.runs))
+	if !errors.Is(gotDup.err, ErrInProgress) || len(gotDup.runs) != 0 && dup.way != WayBatch || gotDup.Raw != nil {
+		t.Fatalf("%s, a duplicate of the running call, got %+v, %v, %d runs; want ErrInProgress", dup.name(), gotDup.Result, gotDup.err, len(gotDup.runs))
 	}
 	if err != nil || status.State != toolcall.StateRunning || status.Answer != nil {
 		t.Fatalf("while it runs the status is %+v, %v", status, err)
 	}
 	w.judge(t, other, gotOther)
 	w.judge(t, p, m)
-}
-
-// stampede makes the same call several times at once.
-func (w *world) stampede(t *rapid.T) {
-	i := w.some(t, (*intent).free)
-	args := w.argsFor(t, i)
-	req := w.request(t, i, args)
-	const callers = 4
-	results := make(chan made, callers)
-	var ran atomic.Int64
-	base := w.run
-	for range callers {
-		go func() {
-			var m made
-			m.Result, m.err = Run(w.f.t.Context(), w.f.store, req, func(ctx context.Context, tx pgx.Tx) (string, error) {
-				run := base + int(ran.Add(1))
-				return strconv.Itoa(run), writeRun(ctx, tx, i.name, run)
-			})
-			results <- m
-		}()
-	}
-	fresh := 0
-	answer := make(map[string]bool)
-	var all []made
-	for range callers {
-		m := <-results
-		all = append(all, m)
-		answer[string(m.Raw)] = true
-		if m.err == nil && !m.Replayed {
-			fresh++
-		}
-	}
-	w.run += int(ran.Load())
-	first := all[0]
-	if run, err := strconv.Atoi(first.Value); err != nil || fresh != 1 || len(answer) != 1 {
-		t.Fatalf("%d first answers, %d different ones: %+v; want one", fresh, len(answer), all)
-	} else {
-		i.keep(args, string(first.Raw), false, first.FinishedAt, run)
+	if dup.way == WayTx {
+		w.judgeAround(t, dup, gotDup)
 	}
 }
 
@@ -311,7 +179,7 @@ func (w *world) stampede(t *rapid.T) {
 func (w *world) expire(t *rapid.T) {
 	i := w.some(t, (*intent).recorded)
 	w.f.exec(`update txonce.call set expires_at = clock_timestamp() where id = $1`, w.id(i).String())
-	i.state = toolcall.StateExpired
+	i.overdue = true
 }
 
 func (w *world) id(i *intent) toolcall.ID {
@@ -328,11 +196,11 @@ func (w *world) sweep(t *rapid.T) {
 	}
 	for _, i := range w.intents {
 		switch {
-		case i.state != toolcall.StateExpired:
+		case !i.expired():
 		case i.refuse:
 			i.raw = ""
 		default:
-			i.state = toolcall.StateNone
+			i.gone()
 		}
 	}
 }
@@ -343,14 +211,14 @@ func (w *world) ask(t *rapid.T) {
 	req := w.request(t, i, i.argsOf)
 	for label, ask := range map[string]func(context.Context, Request) (toolcall.Status, error){"Status": w.f.store.Status, "Resolve": w.f.store.Resolve} {
 		got, err := ask(w.f.t.Context(), req)
-		if err != nil || got.State != i.state || got.ID != w.id(i) {
-			t.Fatalf("%s says %+v, %v; want %s", label, got, err, i.state)
+		if err != nil || got.State != i.state() || got.ID != w.id(i) {
+			t.Fatalf("%s says %+v, %v; want %s", label, got, err, i.state())
 		}
-		if i.state == toolcall.StateSucceeded && string(got.Answer) != i.raw || i.state != toolcall.StateSucceeded && got.Answer != nil {
-			t.Fatalf("%s shows the answer %q; want %q of %s", label, got.Answer, i.raw, i.state)
+		if i.state() == toolcall.StateSucceeded && string(got.Answer) != i.raw || i.state() != toolcall.StateSucceeded && got.Answer != nil {
+			t.Fatalf("%s shows the answer %q; want %q of %s", label, got.Answer, i.raw, i.state())
 		}
-		if (got.Failure != nil) != (i.state == toolcall.StateFailed) {
-			t.Fatalf("%s shows the failure %v of %s", label, got.Failure, i.state)
+		if (got.Failure != nil) != (i.state() == toolcall.StateFailed) {
+			t.Fatalf("%s shows the failure %v of %s", label, got.Failure, i.state())
 		}
 	}
 }
@@ -368,6 +236,6 @@ func (w *world) forget(t *rapid.T) {
 		t.Fatalf("Forget says %v, %v; want %v", was, err, want)
 	}
 	if was {
-		i.state = toolcall.StateNone
+		i.gone()
 	}
 }

@@ -33,12 +33,13 @@ type queries struct {
 	recordTx   string
 	mustAffect string
 
-	lease     string
-	takeOver  string
-	renew     string
-	leaseDone string
-	leaseEnd  string
-	leaseFree string
+	lease       string
+	takeOver    string
+	renew       string
+	leaseDone   string
+	leaseEnd    string
+	leaseFree   string
+	leaseForget string
 
 	live   string
 	exists string
@@ -72,12 +73,13 @@ func queriesFor(schema string) queries {
 		recordTx:   in(sqlRecordTx),
 		mustAffect: in(sqlMustAffect),
 
-		lease:     in(sqlLease),
-		takeOver:  in(sqlTakeOver),
-		renew:     in(sqlRenew),
-		leaseDone: in(sqlLeaseDone),
-		leaseEnd:  in(sqlLeaseEnd),
-		leaseFree: in(sqlLeaseFree),
+		lease:       in(sqlLease),
+		takeOver:    in(sqlTakeOver),
+		renew:       in(sqlRenew),
+		leaseDone:   in(sqlLeaseDone),
+		leaseEnd:    in(sqlLeaseEnd),
+		leaseFree:   in(sqlLeaseFree),
+		leaseForget: in(sqlLeaseForget),
 
 		live:   in(sqlLive),
 		exists: in(sqlExists),

@@ -18,6 +18,10 @@ select $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::byte
 on conflict (id) do nothing
 returning (extract(epoch from started_at) * 1000000)::bigint`
 
+// sqlLeaseForget is sqlForget for a claim that may not have the call's lock: a call that runs over the expired record in a
+// transaction of its own has removed it there, and would be waited for.
+const sqlLeaseForget = sqlForget + ` and pg_try_advisory_xact_lock($3::bigint)`
+
 // sqlTakeOver takes a lease that has run out from the attempt that had it. The intent is the same: started_at stays. The
 // arguments have been compared; they are written anew because their field hashes are salted with the attempt.
 const sqlTakeOver = `

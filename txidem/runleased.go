@@ -27,7 +27,7 @@ import (
 //   - or, under RerunLost, runs do again, with the same downstream key.
 //
 // An answer and a failure made by [Fail] are recorded and replayed. An error marked by [NotDone] says that nothing happened:
-// the claim goes and the next call runs. After any other error, a panic, and a cancelled context, it is open what happened,
+// the claim goes and the next call runs; where an earlier attempt was cut off, it stays as that one left it. After any other error, a panic, and a cancelled context, it is open what happened,
 // as if the attempt had been cut off; the error says so with [ErrBlocked], or [ErrOutcomeUnknown] where a repeated call finds out.
 //
 // A lease that cannot be renewed is lost: do's context is cancelled before it ends, with the cause [ErrLeaseLost]. What an attempt
@@ -137,7 +137,7 @@ func (s *Store) takeOver(ctx context.Context, id *identity, rec *record, canAsk 
 func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHandler, cutOff bool) (out outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l.cancel = cancel
+	l.cancel, l.taken = cancel, cutOff
 	s.leases.hold(l)
 	defer s.leases.drop(l)
 	if ctx.Err() != nil {
@@ -218,7 +218,11 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 func (s *Store) settleLease(ctx context.Context, id *identity, l *lease, answer []byte, err error, canAsk bool) (outcome, error) {
 	var notDone *notDoneError
 	if errors.As(err, &notDone) {
-		s.free(ctx, id, l)
+		if l.taken { // it speaks for itself: what the attempt before did is as open as it was
+			s.leaveOpen(ctx, id, l)
+		} else {
+			s.free(ctx, id, l)
+		}
 		return outcome{}, err
 	}
 	cause, state := err, stateSucceeded

@@ -143,6 +143,7 @@ func (s *Store) reserveTx(ctx context.Context, c *txClaim, expired *record) erro
 	})
 	err = c.tx.SendBatch(ctx, b).Close()
 	if !s.isRival(ours) {
+		c.record = expired // it is back after a roll-back: then the failure must replace it
 		return err
 	}
 	c.undo(ctx)
