@@ -21,6 +21,7 @@ var allowed = map[string][]string{
 	"toolcall":                {"github.com/jackc/pgx/v5"},
 	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
 	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
+	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/sqltext":        {},
@@ -28,6 +29,7 @@ var allowed = map[string][]string{
 	"internal/devpg/withpg":   {module + "/internal/devpg"},
 	"internal/delayproxy":     {},
 	"internal/faultconn":      {},
+	"internal/pgturns":        {},
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 }

@@ -1,22 +1,21 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
 	"net"
-	"strings"
+
+	"github.com/txonce/txonce/internal/pgturns"
 )
 
 // wire is a connection that knows which turn of a call is being written.
 type wire struct {
 	net.Conn
 	reaper  *reaper
-	scanner scanner
+	scanner pgturns.Scanner
 }
 
 // Write passes a turn on, or as much of it as the worker lives to write. pgx writes each turn at once.
 func (w *wire) Write(b []byte) (int, error) {
-	return w.reaper.write(w.Conn, w.scanner.turn(b), b)
+	return w.reaper.write(w.Conn, turnOf(w.scanner.Turn(b)), b)
 }
 
 // Read passes on what the server says.
@@ -42,80 +41,24 @@ const (
 	finishTurn                    // the record and COMMIT
 )
 
-// By these the turns of a call are known.
-const (
-	claimText  = "set_config('txonce.attempt'"
-	finishText = "insert into \"txonce\".call"
-	slowText   = "pg_sleep"
-)
+// slowText is in the statement of a handler that sleeps.
+const slowText = "pg_sleep"
 
-// scanner reads the client's messages of one connection, as far as it takes to know which SQL they execute.
-type scanner struct {
-	started  bool              // the first packet, which has no type, is through
-	prepared map[string]string // SQL by the name of the statement
-}
-
-func (s *scanner) turn(b []byte) turn {
-	if !s.started {
-		s.started = true
-		return turn{}
-	}
+// turnOf says what a write is to the reaper. Turn 1 and the last batch are known by one of their statements.
+func turnOf(seen pgturns.Turn) turn {
 	var t turn
-	for at := 0; at+5 <= len(b); {
-		size := 1 + int(binary.BigEndian.Uint32(b[at+1:]))
-		if at+size > len(b) {
-			break
-		}
-		if sql, ok := s.executes(b[at], b[at+5:at+size]); ok {
-			t.add(sql, at)
-		}
-		at += size
-	}
-	return t
-}
-
-// executes returns the SQL that a message makes the server execute.
-func (s *scanner) executes(kind byte, body []byte) (sql string, ok bool) {
-	switch kind {
-	case 'P': // Parse: name, SQL
-		name, rest := cut(body)
-		sql, _ = cut(rest)
-		if s.prepared == nil {
-			s.prepared = make(map[string]string)
-		}
-		s.prepared[name] = sql
-		return "", false
-	case 'B': // Bind: portal, name. pgx executes what it binds.
-		_, rest := cut(body)
-		name, _ := cut(rest)
-		return s.prepared[name], true
-	case 'Q': // Query
-		sql, _ = cut(body)
-		return sql, true
-	}
-	return "", false
-}
-
-// cut takes a string that ends with a zero byte from b.
-func cut(b []byte) (string, []byte) {
-	text, rest, _ := bytes.Cut(b, []byte{0})
-	return string(text), rest
-}
-
-// add says what a statement makes of the turn. Turn 1 and the last batch are known by one of their statements.
-func (t *turn) add(sql string, at int) {
 	switch {
-	case strings.Contains(sql, claimText):
-		t.kind = claimTurn
-	case strings.Contains(sql, finishText):
+	case seen.Records():
 		t.kind = finishTurn
-	case t.kind == claimTurn || t.kind == finishTurn:
-	case strings.Contains(sql, slowText):
+	case seen.Claims():
+		t.kind = claimTurn
+	case seen.Has(slowText):
 		t.kind = slowTurn
-	default:
+	case seen.Executes():
 		t.kind = statementTurn
 	}
-	if strings.EqualFold(strings.TrimSpace(sql), "commit") {
-		t.commit = at
+	if seen.Commits {
+		t.commit = seen.CommitAt
 	}
+	return t
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/txonce/txonce/internal/pgturns"
 )
 
 // message is one of the client's.
@@ -35,15 +37,15 @@ func preparing(name, sql string) []message {
 }
 
 const (
-	claimSQL  = "select pg_try_advisory_xact_lock($1), " + claimText + ", $2, true)"
-	recordSQL = finishText + " (id) values ($1)"
+	claimSQL  = "select pg_try_advisory_xact_lock($1), " + pgturns.ClaimText + ", $2, true)"
+	recordSQL = `insert into "txonce` + pgturns.RecordText + "fingerprint) values ($1)"
 )
 
 // connected is a scanner behind the first packet, with all statements prepared.
-func connected(t *testing.T) *scanner {
+func connected(t *testing.T) *pgturns.Scanner {
 	t.Helper()
-	s := &scanner{}
-	s.turn(encode(t, &pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30}))
+	s := &pgturns.Scanner{}
+	s.Turn(encode(t, &pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30}))
 	var all []message
 	for name, sql := range map[string]string{
 		"begin": "begin", "claim": claimSQL, "read": "select 1 from txonce.call", "record": recordSQL, "commit": "commit",
@@ -51,13 +53,13 @@ func connected(t *testing.T) *scanner {
 	} {
 		all = append(all, preparing(name, sql)...)
 	}
-	if got := s.turn(encode(t, append(all, &pgproto3.Sync{})...)); got != (turn{}) {
+	if got := turnOf(s.Turn(encode(t, append(all, &pgproto3.Sync{})...))); got != (turn{}) {
 		t.Errorf("preparing is taken for %+v", got)
 	}
 	return s
 }
 
-func TestScanner_KnowsTheTurns(t *testing.T) {
+func TestTurn_KindsOfAWorkersTurns(t *testing.T) {
 	t.Parallel()
 	unnamed := func(sql string) []message { return append(preparing("", sql), executing("")...) }
 	for name, c := range map[string]struct {
@@ -83,7 +85,7 @@ func TestScanner_KnowsTheTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := encode(t, append(c.messages, &pgproto3.Sync{})...)
-			got := connected(t).turn(b)
+			got := turnOf(connected(t).Turn(b))
 			if got.kind != c.kind || (got.commit > 0) != c.commits {
 				t.Errorf("got %+v, want kind %d, commits %v", got, c.kind, c.commits)
 			}
@@ -142,10 +144,10 @@ func TestReaper_DiesWhereItIsTold(t *testing.T) {
 }
 
 // aCall is what a protected call looks like to the reaper.
-func aCall(t *testing.T, r *reaper, s *scanner, server, stdout *bytes.Buffer, finish []message) {
+func aCall(t *testing.T, r *reaper, s *pgturns.Scanner, server, stdout *bytes.Buffer, finish []message) {
 	send := func(messages ...message) {
 		b := encode(t, append(messages, &pgproto3.Sync{})...)
-		if _, err := r.write(server, s.turn(b), b); err != nil {
+		if _, err := r.write(server, turnOf(s.Turn(b)), b); err != nil {
 			t.Error(err)
 		}
 		r.read(10)
