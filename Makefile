@@ -26,10 +26,10 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	$(WITHPG) $(GO) test -race -timeout 20m $(PACKAGES) ./integration/...
 
 .PHONY: crash
-crash: ## Kill processes at every step of a call, N=300 times, and count effects (PLANT=1 plants a fault and must fail)
+crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/crash ./integration/crash
-	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(MODE),-mode $(MODE)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about three minutes)
