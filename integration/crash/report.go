@@ -46,7 +46,7 @@ func newReport(o options, h history, b books, took time.Duration) *report {
 		at := where{d.Mode, d.Point}
 		r.bySpot[d.spot()]++
 		r.byPoint[at]++
-		if committed[d.Attempt] {
+		if d.Attempt != "" && committed[d.Attempt] {
 			r.kept[at]++
 		}
 	}

@@ -80,7 +80,7 @@ func (s *schedule) next() (assignment, bool) {
 	s.fill(leased)
 	a := s.assignment()
 	a.Death = death
-	for _, n := range s.order(leased) {
+	for _, n := range s.order(death.Mode) {
 		m := death.Mode
 		if s.rng.IntN(2) == 0 {
 			m = s.anyMode(leased)
@@ -141,11 +141,15 @@ func (s *schedule) call(n int, m mode, wait time.Duration) call {
 }
 
 // order is that of the open intents, for half of the workers as they come, so that workers follow each other, and for the
-// others another one each, so that they meet head-on.
-func (s *schedule) order(leased bool) []int {
-	order := slices.Clone(s.open[leased])
+// others another one each, so that they meet head-on. Who is to die in a batch begins with what has no answer yet: a batch is
+// written before anybody knows.
+func (s *schedule) order(m mode) []int {
+	order := slices.Clone(s.open[m.leased()])
 	if s.rng.IntN(2) == 0 {
 		s.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	if m == batchMode {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.final[a], s.final[b]) })
 	}
 	return order
 }

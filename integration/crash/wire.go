@@ -79,7 +79,7 @@ func kindOf(seen pgturns.Turn) turnKind {
 		return otherTurn
 	case seen.Has(leaseText), seen.Has(takeOverText):
 		return claimTurn
-	case seen.Claims() && seen.Records():
+	case seen.Claims() && seen.Records() && seen.Commits:
 		return wholeTurn
 	case seen.Records(), seen.Has(leaseEndText), seen.Has(recordTxText):
 		return finishTurn
