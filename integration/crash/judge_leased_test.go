@@ -82,7 +82,7 @@ func TestJudge_R02_R18_WhatACutOffCallMayLeave(t *testing.T) {
 			want: tally{wrong: 1}, complaint: "told done of what is stored as running",
 		},
 		"charged twice": {
-			spoil: func(_ *history, b *books) { b.effects = append(b.effects, effect{2, "4.0.1/leased"}) },
+			spoil: func(_ *history, b *books) { b.effects = append(b.effects, effect{2, "8.0.1/leased"}) },
 			want:  tally{duplicates: 1}, complaint: "intent 2 has 2 effects",
 		},
 		"charged before the handler began": {

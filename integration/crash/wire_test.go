@@ -111,4 +111,3 @@ func TestTurn_KindsOfAWorkersTurns(t *testing.T) {
 		})
 	}
 }
-
