@@ -24,6 +24,8 @@ type lease struct {
 	cancel  context.CancelCauseFunc
 	queued  *pgx.Batch // what the handler left for the end of the call, with its answer
 
+	takenOver bool // from an attempt that was cut off: what that one did is open, whatever this one did
+
 	next time.Time // when to renew it; guarded by leases.mu, like sent
 	over *time.Timer
 }

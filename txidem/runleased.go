@@ -29,6 +29,7 @@ import (
 // An answer and a failure made by [Fail] are recorded and replayed. An error marked by [NotDone] says that nothing happened:
 // the claim goes and the next call runs. After any other error, a panic, and a cancelled context, it is open what happened,
 // as if the attempt had been cut off; the error says so with [ErrBlocked], or [ErrOutcomeUnknown] where a repeated call finds out.
+// So it is after NotDone of an attempt that came after one that was cut off, for which it cannot speak.
 //
 // A lease that cannot be renewed is lost: do's context is cancelled before it ends, with the cause [ErrLeaseLost]. What an attempt
 // that has lost its lease says later changes nothing. Statements that do queues by Call.AtFinish commit with the answer.
@@ -134,7 +135,7 @@ func (s *Store) takeOver(ctx context.Context, id *identity, rec *record, canAsk 
 func (s *Store) runLease(ctx context.Context, id *identity, l *lease, h leasedHandler, cutOff bool) (out outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l.cancel = cancel
+	l.cancel, l.takenOver = cancel, cutOff
 	s.leases.hold(l)
 	defer s.leases.drop(l)
 	ended := false
@@ -196,7 +197,7 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 // settleLease ends the call as the handler did. canAsk says that a repeated call can find out what happened.
 func (s *Store) settleLease(ctx context.Context, id *identity, l *lease, answer []byte, err error, canAsk bool) (outcome, error) {
 	var notDone *notDoneError
-	if errors.As(err, &notDone) {
+	if errors.As(err, &notDone) && !l.takenOver {
 		s.free(ctx, id, l)
 		return outcome{}, err
 	}
