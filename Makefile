@@ -32,10 +32,10 @@ test-pooler: ## Run the tests of the core in pgx's other exec modes, directly an
 	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem
 
 .PHONY: crash
-crash: ## Kill processes at every step of a call, N=300 times, and count effects (PLANT=1 plants a fault and must fail)
+crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/crash ./integration/crash
-	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(MODE),-mode $(MODE)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)

@@ -219,9 +219,8 @@ func Retryable(err error) bool {
 }
 
 // NotDone marks the error of a handler of RunLeased that is known to have done nothing: the request never left, or the other
-// system said no. The claim is removed and the next call runs; a claim that was taken over from an attempt that was cut off stays, for
-// that one may have had its effect. Without it, an error leaves open whether the effect happened.
-// It returns nil for nil.
+// system said no. The claim is removed and the next call runs, unless an earlier attempt of the call was cut off: that one may
+// have had its effect. Without NotDone, an error leaves open whether the effect happened. It returns nil for nil.
 func NotDone(err error) error {
 	if err == nil {
 		return nil

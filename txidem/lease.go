@@ -22,7 +22,7 @@ type lease struct {
 	renewal time.Duration
 	sent    time.Time // when it was asked for last: it lasts for its length from then on at least
 	cancel  context.CancelCauseFunc
-	taken   bool       // from an attempt that was cut off
+	taken   bool       // from an attempt that was cut off: what that one did is open, whatever this one did
 	queued  *pgx.Batch // what the handler left for the end of the call, with its answer
 
 	next time.Time // when to renew it; guarded by leases.mu, like sent

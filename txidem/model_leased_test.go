@@ -100,11 +100,6 @@ func (w *world) makeLeased(p plan) (m made) {
 	return m
 }
 
-func downstream(ctx context.Context) string {
-	call, _ := toolcall.FromContext(ctx)
-	return call.DownstreamKey("pay")
-}
-
 // toldUnder is what the provider answers: the first run that told it something under the key.
 func (w *world) toldUnder(key string) (answer string, found bool, err error) {
 	var run int

@@ -27,8 +27,9 @@ import (
 //   - or, under RerunLost, runs do again, with the same downstream key.
 //
 // An answer and a failure made by [Fail] are recorded and replayed. An error marked by [NotDone] says that nothing happened:
-// the claim goes and the next call runs; where an earlier attempt was cut off, it stays as that one left it. After any other error, a panic, and a cancelled context, it is open what happened,
-// as if the attempt had been cut off; the error says so with [ErrBlocked], or [ErrOutcomeUnknown] where a repeated call finds out.
+// the claim goes and the next call runs. After any other error, a panic, and a cancelled context, it is open what happened, as
+// if the attempt had been cut off; the error says so with [ErrBlocked], or [ErrOutcomeUnknown] where a repeated call finds out.
+// So it is after NotDone of an attempt that came after one that was cut off, for which it cannot speak.
 //
 // A lease that cannot be renewed is lost: do's context is cancelled before it ends, with the cause [ErrLeaseLost]. What an attempt
 // that has lost its lease says later changes nothing. Statements that do queues by Call.AtFinish commit with the answer.
@@ -217,12 +218,8 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 // settleLease ends the call as the handler did. canAsk says that a repeated call can find out what happened.
 func (s *Store) settleLease(ctx context.Context, id *identity, l *lease, answer []byte, err error, canAsk bool) (outcome, error) {
 	var notDone *notDoneError
-	if errors.As(err, &notDone) {
-		if l.taken { // it speaks for itself: what the attempt before did is as open as it was
-			s.leaveOpen(ctx, id, l)
-		} else {
-			s.free(ctx, id, l)
-		}
+	if errors.As(err, &notDone) && !l.taken {
+		s.free(ctx, id, l)
 		return outcome{}, err
 	}
 	cause, state := err, stateSucceeded

@@ -76,6 +76,17 @@ func TestCrash_R02_R09_I1_I2_I5_KilledAtEveryStep(t *testing.T) {
 	}
 }
 
+// TestCrash_R18_OneMode: each way to run alone.
+func TestCrash_R18_OneMode(t *testing.T) {
+	t.Parallel()
+	for _, m := range allModes() {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			tortured(t, testOptions(t, "20", "-mode", string(m)), (*report).good)
+		})
+	}
+}
+
 // TestCrash_PlantsAreFound: a mistake in the workers must show in the figure that is meant for it.
 func TestCrash_PlantsAreFound(t *testing.T) {
 	t.Parallel()
@@ -86,17 +97,30 @@ func TestCrash_PlantsAreFound(t *testing.T) {
 	} {
 		t.Run(string(planted), func(t *testing.T) {
 			t.Parallel()
-			o := testOptions(t, "50", "-plant", string(planted))
-			var stdout, stderr bytes.Buffer
-			r, err := torture(t.Context(), o, place{URL: dbtest.URL(t)}, &stderr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.write(&stdout, &stderr)
-			if r.good() || !shows(r) {
-				t.Errorf("seed %d: not found\n%s%s", o.seed, stderr.String(), stdout.String())
-			}
+			tortured(t, testOptions(t, "40", "-plant", string(planted)), func(r *report) bool { return !r.good() && shows(r) })
 		})
+	}
+	for _, m := range allModes() {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			tortured(t, testOptions(t, "20", "-plant", "1", "-mode", string(m)), func(r *report) bool {
+				return !r.good() && r.duplicates > 0
+			})
+		})
+	}
+}
+
+// tortured runs workers in a database of the test's, and fails if that does not show what it is to.
+func tortured(t *testing.T, o options, shows func(*report) bool) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	r, err := torture(t.Context(), o, place{URL: dbtest.URL(t)}, &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(&stdout, &stderr)
+	if !shows(r) {
+		t.Errorf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
 	}
 }
 
@@ -106,16 +130,7 @@ func TestCrash_OneIsolationLevel(t *testing.T) {
 	for _, level := range allIsolations() {
 		t.Run(strings.ReplaceAll(string(level), " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			o := testOptions(t, "40", "-isolation", string(level))
-			var stdout, stderr bytes.Buffer
-			r, err := torture(t.Context(), o, place{URL: dbtest.URL(t)}, &stderr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.write(&stdout, &stderr)
-			if !r.good() {
-				t.Errorf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
-			}
+			tortured(t, testOptions(t, "40", "-isolation", string(level)), (*report).good)
 		})
 	}
 }

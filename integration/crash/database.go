@@ -22,10 +22,22 @@ const sqlEffect = `insert into effect (intent, attempt) values ($1, $2)`
 // sqlCount reads all counters and writes one: in SERIALIZABLE transactions, a reason to fail at COMMIT.
 const sqlCount = `update counter set n = n + 1 where bucket = $1 returning n, (select sum(n) from counter)`
 
-// sqlTables makes the tables that calls write to. Nothing in them keeps an effect from being there twice.
+// A batch counts in two statements.
+const (
+	sqlCountOne = `update counter set n = n + 1 where bucket = $1`
+	sqlTotal    = `select sum(n) from counter`
+)
+
+// sqlCountOuter is what a caller of RunTx writes in its own transaction.
+const sqlCountOuter = `update counter set outside = outside + 1 where bucket = $1`
+
+// sqlTables makes the tables that calls write to. Nothing in them keeps an effect from being there twice, but for a charge
+// at a provider that knows keys.
 const sqlTables = `
 create table effect (intent int not null, attempt text not null);
-create table counter (bucket int primary key, n int not null)`
+create table charge (downstream_key text not null, intent int not null, attempt text not null, knows_keys boolean not null);
+create unique index on charge (downstream_key) where knows_keys;
+create table counter (bucket int primary key, n int not null, outside int not null)`
 
 // createDatabase makes a database on the server and returns its name and what drops it.
 func createDatabase(ctx context.Context, serverURL string) (name string, drop func() error, err error) {
@@ -69,7 +81,7 @@ func prepare(ctx context.Context, p place) (*pgxpool.Pool, error) {
 		_, err = pool.Exec(ctx, sqlTables)
 	}
 	for bucket := 0; err == nil && bucket < buckets; bucket++ {
-		_, err = pool.Exec(ctx, `insert into counter values ($1, 0)`, bucket)
+		_, err = pool.Exec(ctx, `insert into counter values ($1, 0, 0)`, bucket)
 	}
 	if err != nil {
 		pool.Close()
@@ -95,11 +107,14 @@ type record struct {
 type books struct {
 	effects []effect
 	records []record
-	counts  map[int]int // by bucket
+	counts  map[int]counter // by bucket
 }
 
+// counter counts effects, and those that were written in a transaction of the caller's.
+type counter struct{ n, outside int }
+
 func readBooks(ctx context.Context, pool *pgxpool.Pool) (b books, err error) {
-	rows, _ := pool.Query(ctx, `select intent, attempt from effect`)
+	rows, _ := pool.Query(ctx, `select intent, attempt from effect union all select intent, attempt from charge`)
 	if b.effects, err = pgx.CollectRows(rows, pgx.RowToStructByPos[effect]); err != nil {
 		return b, err
 	}
@@ -107,11 +122,12 @@ func readBooks(ctx context.Context, pool *pgxpool.Pool) (b books, err error) {
 	if b.records, err = pgx.CollectRows(rows, pgx.RowToStructByPos[record]); err != nil {
 		return b, err
 	}
-	b.counts = make(map[int]int)
-	var bucket, n int
-	rows, _ = pool.Query(ctx, `select bucket, n from counter`)
-	_, err = pgx.ForEachRow(rows, []any{&bucket, &n}, func() error {
-		b.counts[bucket] = n
+	b.counts = make(map[int]counter)
+	var bucket int
+	var c counter
+	rows, _ = pool.Query(ctx, `select bucket, n, outside from counter`)
+	_, err = pgx.ForEachRow(rows, []any{&bucket, &c.n, &c.outside}, func() error {
+		b.counts[bucket] = c
 		return nil
 	})
 	return b, err

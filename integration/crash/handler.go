@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +17,8 @@ import (
 // errBroken is the plain error of a handler: a property of the moment.
 var errBroken = errors.New("the handler broke")
 
+var errNoCall = errors.New("there is no call in the handler's context")
+
 // handler is the protected function of one call. It writes an effect and counts it, in two statements, and answers with
 // what only this attempt can answer: another run of it is known by its answer.
 type handler struct {
@@ -23,16 +26,46 @@ type handler struct {
 	number int // of the call
 	call   call
 	runs   int
+	asked  bool // a leased call asked the other system
 }
 
-// attemptPrefix begins the names of all attempts of one call of one life.
-func attemptPrefix(life, number int) string { return fmt.Sprintf("%d.%d.", life, number) }
+// Times of the policy that are generous, for the machine may be busy and the run may be long: a client that was killed is
+// noticed at once, and no record is to expire before it was compared. A lease is short, for others must wait for its end.
+const (
+	idleInTx = 20 * time.Second
+	keep     = 30 * 24 * time.Hour
+	lease    = time.Second
+)
+
+// attempts is how often a handler may run when Postgres asks for it: calls that fight for one counter need a few.
+const attempts = 20
+
+func (h *handler) request() txidem.Request {
+	c := h.call
+	policy := &txidem.Policy{
+		Wait: c.Wait, IdleInTx: idleInTx, Isolation: c.Isolation, Attempts: attempts, Window: keep, Retention: keep, Lease: lease,
+	}
+	if c.Lost == reruns {
+		policy.OnLeaseLost = txidem.RerunLost
+	}
+	key := c.Key
+	if h.worker.a.Plant == keyPerAttempt {
+		key = fmt.Sprintf("%s-%d-%d", key, h.worker.a.Life, h.number)
+	}
+	return txidem.Request{Scope: scope, Tool: c.Tool, Key: key, Args: c.Args, Policy: policy}
+}
+
+// begin is the beginning of a run. It returns the name of the attempt.
+func (h *handler) begin() string {
+	h.runs++
+	attempt := attemptName(h.worker.a.Life, h.number, h.runs, h.call.Mode)
+	h.worker.reaper.handling(attempt)
+	return attempt
+}
 
 func (h *handler) run(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
-	h.runs++
-	attempt := fmt.Sprint(attemptPrefix(h.worker.a.Life, h.number), h.runs)
+	attempt := h.begin()
 	reaper := h.worker.reaper
-	reaper.handling(attempt)
 	if err := h.effect(ctx, tx, attempt); err != nil {
 		return nil, err
 	}
@@ -67,16 +100,21 @@ func (h *handler) effect(ctx context.Context, tx pgx.Tx, attempt string) error {
 	return err
 }
 
+const (
+	sqlPause = `select pg_sleep(0.05)`
+	sqlSlow  = `select pg_sleep(3)` // outlives who dies behind it
+)
+
 // dawdle makes the call long enough for others to come in between, and for a kill inside a statement.
 func (h *handler) dawdle(ctx context.Context, tx pgx.Tx) error {
 	var err error
 	switch {
 	case h.worker.reaper.wants(inStatement):
-		_, err = tx.Exec(ctx, `select pg_sleep(0.05)`)
-	case h.worker.reaper.wants(commitSlow):
-		err = queueAtFinish(ctx, `select pg_sleep(3)`)
+		_, err = tx.Exec(ctx, sqlPause)
+	case h.call.Mode == runMode && h.worker.reaper.wants(commitSlow):
+		err = queueAtFinish(ctx, sqlSlow)
 	case h.call.Slow:
-		_, err = tx.Exec(ctx, `select pg_sleep(0.05)`)
+		_, err = tx.Exec(ctx, sqlPause)
 	}
 	return err
 }
@@ -85,7 +123,7 @@ func (h *handler) dawdle(ctx context.Context, tx pgx.Tx) error {
 func queueAtFinish(ctx context.Context, sql string) error {
 	current, ok := toolcall.FromContext(ctx)
 	if !ok {
-		return errors.New("there is no call in the handler's context")
+		return errNoCall
 	}
 	return current.AtFinish(func(b *pgx.Batch) { b.Queue(sql) })
 }
@@ -96,9 +134,9 @@ func (h *handler) tellTooEarly(ctx context.Context, raw []byte) error {
 	}
 	current, ok := toolcall.FromContext(ctx)
 	if !ok {
-		return errors.New("there is no call in the handler's context")
+		return errNoCall
 	}
-	line, err := json.Marshal(answer{Intent: h.call.Intent, Call: h.number, Class: done, Raw: raw, ID: current.ID.String()})
+	line, err := json.Marshal(answer{Mode: h.call.Mode, Intent: h.call.Intent, Call: h.number, Class: done, Raw: raw, ID: current.ID.String()})
 	if err != nil {
 		return err
 	}
@@ -106,7 +144,7 @@ func (h *handler) tellTooEarly(ctx context.Context, raw []byte) error {
 	return err
 }
 
-// receipt is the result of a handler.
+// receipt is the result of a handler. One that cannot read counts nothing.
 type receipt struct {
 	Attempt string `json:"attempt"`
 	Count   int    `json:"count"` // of its bucket

@@ -11,6 +11,7 @@ import (
 type intent struct {
 	n         int
 	kind      kind
+	lost      lost   // of leased intents
 	key       string // empty where the key is derived from the arguments
 	isolation pgx.TxIsoLevel
 }
@@ -24,6 +25,17 @@ const (
 	breaks  kind = "breaks"  // it writes and returns a plain error on the first tries: released
 )
 
+// lost says how a leased intent goes on when an attempt was cut off. It is empty for intents of the other modes.
+type lost string
+
+const (
+	asks   lost = "asks"   // the other system is asked
+	reruns lost = "reruns" // it runs again: the other system knows downstream keys
+	blocks lost = "blocks" // never again: the other system does not know them
+)
+
+func (i intent) leased() bool { return i.lost != "" }
+
 // maxBreaks is how often a call of the kind breaks is told to fail before it may succeed.
 const maxBreaks = 2
 
@@ -31,7 +43,7 @@ const maxBreaks = 2
 // among themselves.
 const spell = 12
 
-func newIntent(n int, rng *rand.Rand, isolations []pgx.TxIsoLevel) intent {
+func newIntent(n int, rng *rand.Rand, isolations []pgx.TxIsoLevel, leased bool) intent {
 	level := rng.IntN(len(isolations))
 	if rng.IntN(2) == 0 {
 		level = n / spell % len(isolations)
@@ -46,8 +58,17 @@ func newIntent(n int, rng *rand.Rand, isolations []pgx.TxIsoLevel) intent {
 	if rng.IntN(3) > 0 {
 		i.key = fmt.Sprintf("intent-%d", n)
 	}
+	if leased {
+		i.lost = [...]lost{asks, reruns, blocks}[rng.IntN(3)]
+	}
 	return i
 }
+
+// tools is how many tools there are. More than one, since a tool whose call was made before leaves the way of one turn for a
+// moment, and fewer than there are intents, so that some calls do.
+const tools = 5
+
+func (i intent) tool() string { return fmt.Sprintf("pay-%d", i.n%tools) }
 
 // args are the arguments in one of several spellings that mean the same.
 func (i intent) args(spelling int) []byte {

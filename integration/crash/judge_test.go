@@ -1,16 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // The attempt that made intent 0, and the answers of the two intents of the honest history.
-const made = "1.0.1"
+const made = "1.0.1/run"
 
 var (
 	doneRaw   = string(receipt{Attempt: made, Count: 1}.encode())
@@ -40,7 +37,7 @@ func honest() (history, books) {
 			{ID: "A", State: "succeeded", Answer: []byte(doneRaw)},
 			{ID: "B", State: "failed", Answer: []byte(failedRaw)},
 		},
-		counts: map[int]int{0: 1, 1: 0, 2: 0, 3: 0},
+		counts: map[int]counter{0: {n: 1}},
 	}
 	return h, b
 }
@@ -59,31 +56,31 @@ func TestJudge_R02_I1_I2_I5_CountsEachKindOfViolation(t *testing.T) {
 		"a second effect": {
 			spoil: func(_ *history, b *books) {
 				b.effects = append(b.effects, effect{0, "2.0.1"})
-				b.counts[0]++
+				b.counts[0] = counter{n: 2}
 			},
 			duplicates: 1, complaint: "intent 0 has 2 effects",
 		},
 		"a third effect": {
 			spoil: func(_ *history, b *books) {
 				b.effects = append(b.effects, effect{0, "2.0.1"}, effect{0, "5.0.1"})
-				b.counts[0] += 2
+				b.counts[0] = counter{n: 3}
 			},
 			duplicates: 2, complaint: "intent 0 has 3 effects",
 		},
 		"told done without effect": {
-			spoil: func(_ *history, b *books) { b.effects, b.counts[0] = nil, 0 },
+			spoil: func(_ *history, b *books) { b.effects, b.counts = nil, nil },
 			lost:  1, complaint: "intent 0 was told done and has no effect",
 		},
 		"told failed with an effect": {
 			spoil: func(_ *history, b *books) {
 				b.effects = append(b.effects, effect{1, "1.1.1"})
-				b.counts[1]++
+				b.counts[1] = counter{n: 1}
 			},
 			lost: 1, complaint: "intent 1 was told failed and has an effect",
 		},
 		"another answer than before": {
 			spoil: func(h *history, _ *books) {
-				say(h, answer{Intent: 0, Class: done, Raw: []byte(strings.Replace(doneRaw, made, "9.0.1", 1)), ID: "A"})
+				say(h, answer{Intent: 0, Class: done, Raw: []byte(strings.Replace(doneRaw, made, "9.0.1/run", 1)), ID: "A"})
 			},
 			wrong: 1, complaint: "not the one that was told before",
 		},
@@ -156,7 +153,7 @@ func TestJudge_R02_I1_I2_I5_CountsEachKindOfViolation(t *testing.T) {
 			complaint: "which died at finish/part",
 		},
 		"half a transaction": {
-			spoil:     func(_ *history, b *books) { b.counts[0] = 0 },
+			spoil:     func(_ *history, b *books) { b.counts = nil },
 			complaint: "half a transaction",
 		},
 	} {
@@ -164,19 +161,25 @@ func TestJudge_R02_I1_I2_I5_CountsEachKindOfViolation(t *testing.T) {
 			t.Parallel()
 			h, b := honest()
 			c.spoil(&h, &b)
-			v := judge(h, b)
-			got := fmt.Sprintf("duplicates=%d lost=%d wrong=%d", v.duplicates, v.lost, v.wrong)
-			if diff := cmp.Diff(fmt.Sprintf("duplicates=%d lost=%d wrong=%d", c.duplicates, c.lost, c.wrong), got); diff != "" {
-				t.Errorf("%s\n%s", diff, strings.Join(v.complaints, "\n"))
-			}
-			all := strings.Join(v.complaints, "\n")
-			if (c.complaint == "") != (all == "") || !strings.Contains(all, c.complaint) {
-				t.Errorf("complaints %q, want %q", all, c.complaint)
-			}
-			h.deaths = append(h.deaths, killed(1, 1, 1, 1, 1).deaths...)
-			if r := newReport(options{}, h, b, 0); r.good() != (c.complaint == "") {
-				t.Errorf("good: %v; %q", r.good(), r.problems)
-			}
+			checkVerdict(t, h, b, tally{duplicates: c.duplicates, lost: c.lost, wrong: c.wrong}, c.complaint)
 		})
+	}
+}
+
+// checkVerdict judges, and compares the figures but for the effects. A complaint is wanted if there is text for it.
+func checkVerdict(t *testing.T, h history, b books, want tally, complaint string) {
+	t.Helper()
+	got := judge(h, b)
+	want.effects = got.effects
+	all := strings.Join(got.complaints, "\n")
+	if got.tally != want {
+		t.Errorf("got %+v, want %+v\n%s", got.tally, want, all)
+	}
+	if (complaint == "") != (all == "") || !strings.Contains(all, complaint) {
+		t.Errorf("complaints %q, want %q", all, complaint)
+	}
+	h.deaths = append(h.deaths, killed(1, 1, 1, 1, 1).deaths...)
+	if r := newReport(options{modes: []mode{runMode}}, h, b, 0); r.good() != (complaint == "") {
+		t.Errorf("good: %v; %q", r.good(), r.problems)
 	}
 }

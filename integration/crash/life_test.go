@@ -17,58 +17,118 @@ const (
 	exit1  = syscall.WaitStatus(1 << 8)
 )
 
-// proofs returns a mark for each point that proves it.
-func proofs() map[point]mark {
+// proofs returns a mark for each point of a mode that proves it.
+func proofs(m mode) map[point]mark {
+	if m == batchMode {
+		return batchProofs()
+	}
 	answered, unsent, sent, partly := exchange{9, 9, 5}, exchange{Size: 9}, exchange{9, 9, 0}, exchange{9, 4, 0}
-	m := func(s step, p point, attempt string, t trace) mark {
-		return mark{Step: s, Point: p, Attempt: attempt, Trace: t}
+	last := func(e exchange) trace { return trace{Claim: answered, Handled: true, Finish: e} }
+	commit := last
+	if m == txMode {
+		commit = func(e exchange) trace { return trace{Claim: answered, Handled: true, Finish: answered, Commit: e} }
 	}
-	return map[point]mark{
-		claimUnsent:  m(atClaim, claimUnsent, "", trace{Claim: unsent}),
-		claimSent:    m(atClaim, claimSent, "", trace{Claim: sent}),
-		claimHeld:    m(atClaim, claimHeld, made, trace{Claim: answered}),
-		betweenTwo:   m(atHandler, betweenTwo, made, trace{Claim: answered, Statements: 1, Statement: answered}),
-		inStatement:  m(atHandler, inStatement, made, trace{Claim: answered, Statements: 3, Statement: sent}),
-		finishUnsent: m(atFinish, finishUnsent, made, trace{Claim: answered, Handled: true, Finish: unsent}),
-		finishPart:   m(atFinish, finishPart, made, trace{Claim: answered, Handled: true, Finish: partly}),
-		commitSent:   m(atCommit, commitSent, made, trace{Claim: answered, Handled: true, Finish: sent}),
-		commitSlow:   m(atCommit, commitSlow, made, trace{Claim: answered, Handled: true, Finish: sent}),
-		replyUntold:  m(atReply, replyUntold, made, trace{Claim: answered, Handled: true, Finish: answered, Returned: true, Line: 80}),
-		replyTorn:    m(atReply, replyTorn, made, trace{Claim: answered, Handled: true, Finish: answered, Returned: true, Line: 80, Told: 30}),
+	told := func(n int) trace {
+		t := commit(answered)
+		t.Returned, t.Line, t.Told = true, 80, n
+		return t
 	}
+	traces := map[point]trace{
+		claimUnsent:  {Claim: unsent},
+		claimSent:    {Claim: sent},
+		claimHeld:    {Claim: answered},
+		betweenTwo:   {Claim: answered, Statements: 1, Statement: answered},
+		inStatement:  {Claim: answered, Statements: 3, Statement: sent},
+		finishUnsent: last(unsent),
+		finishPart:   last(partly),
+		commitSent:   commit(sent),
+		commitSlow:   commit(sent),
+		replyUntold:  told(0),
+		replyTorn:    told(30),
+	}
+	if m == txMode {
+		traces[finishHeld] = commit(unsent)
+	}
+	return marksOf(m, traces)
+}
+
+func batchProofs() map[point]mark {
+	whole := func(written, read int) trace {
+		return trace{Handled: true, Whole: exchange{90, written, read}, Parts: parts{Record: 20, Effects: 50, Commit: 80}}
+	}
+	told := func(n int) trace {
+		t := whole(90, 5)
+		t.Returned, t.Line, t.Told = true, 80, n
+		return t
+	}
+	return marksOf(batchMode, map[point]trace{
+		claimUnsent: whole(0, 0), claimPart: whole(20, 0), inEffects: whole(51, 0), finishPart: whole(80, 0),
+		commitSent: whole(90, 0), commitSlow: whole(90, 0), replyUntold: told(0), replyTorn: told(30),
+	})
+}
+
+func marksOf(m mode, traces map[point]trace) map[point]mark {
+	all := make(map[point]mark)
+	for _, s := range steps() {
+		for _, p := range m.points(s) {
+			all[p] = mark{Mode: m, Step: s, Point: p, Trace: traces[p]}
+			if all[p].Trace.Claim.Read > 0 || m == batchMode {
+				proof := all[p]
+				proof.Attempt = made
+				all[p] = proof
+			}
+		}
+	}
+	return all
 }
 
 // TestMark_ProvesOnePoint: what was seen at one point is no proof of any other, but for the two that differ by the
 // statement in front of COMMIT.
 func TestMark_ProvesOnePoint(t *testing.T) {
 	t.Parallel()
-	all := proofs()
-	n := 0
-	for _, s := range steps() {
-		for _, p := range s.points() {
-			n++
-			if !all[p].proven() {
-				t.Errorf("%s is not proven by %+v", p, all[p])
-			}
-			for q, m := range all {
-				m.Step, m.Point = s, p
-				if same := q == p || q.isCommit() && p.isCommit(); m.proven() != same {
-					t.Errorf("seen at %s, told as %s: proven is %v", q, p, m.proven())
+	for _, m := range allModes() {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			all := proofs(m)
+			for p, proof := range all {
+				if !proof.proven() {
+					t.Errorf("%s is not proven by %+v", p, proof)
+				}
+				for q, seen := range all {
+					seen.Step, seen.Point = proof.Step, p
+					if same := q == p || q.isCommit() && p.isCommit(); seen.proven() != same {
+						t.Errorf("seen at %s, told as %s: proven is %v", q, p, seen.proven())
+					}
+				}
+				for _, wrong := range steps() {
+					seen := proof
+					if seen.Step = wrong; seen.proven() && wrong != proof.Step {
+						t.Errorf("%s counts as a death at %s", p, wrong)
+					}
 				}
 			}
-			for _, wrong := range steps() {
-				m := all[p]
-				if m.Step = wrong; m.proven() && wrong != s {
-					t.Errorf("%s counts as a death at %s", p, wrong)
-				}
+			if (mark{Mode: m}).proven() {
+				t.Error("an empty mark proves something")
 			}
+		})
+	}
+}
+
+// TestMark_ABatchThatGoesOnAsRunProvesItsPoints: such a call has two turns.
+func TestMark_ABatchThatGoesOnAsRunProvesItsPoints(t *testing.T) {
+	t.Parallel()
+	for _, p := range []point{claimUnsent, finishPart, commitSent, commitSlow, replyUntold, replyTorn} {
+		seen := proofs(runMode)[p]
+		seen.Mode, seen.Trace.Handled = batchMode, true
+		if !seen.proven() {
+			t.Errorf("%s is not proven by %+v", p, seen)
 		}
 	}
-	if n != len(all) {
-		t.Errorf("%d points, %d proofs", n, len(all))
-	}
-	if (mark{}).proven() {
-		t.Error("an empty mark proves something")
+	for _, p := range []point{claimSent, claimHeld, betweenTwo, inStatement, finishUnsent} {
+		seen := proofs(runMode)[p]
+		if seen.Mode = batchMode; seen.proven() {
+			t.Errorf("%s is a point of a batch", p)
+		}
 	}
 }
 
@@ -76,11 +136,11 @@ func (p point) isCommit() bool { return strings.HasPrefix(string(p), string(atCo
 
 func TestLife_CountsOnlyProvenDeathsBySIGKILL(t *testing.T) {
 	t.Parallel()
-	good, err := json.Marshal(proofs()[finishPart])
+	good, err := json.Marshal(proofs(runMode)[finishPart])
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := proofs()[commitSent]
+	elsewhere := proofs(runMode)[commitSent]
 	elsewhere.Step, elsewhere.Point = atFinish, finishPart
 	bad, err := json.Marshal(elsewhere)
 	if err != nil {

@@ -30,11 +30,11 @@ func killSelf() {
 }
 
 // begin is told of each call, by its number in this life.
-func (r *reaper) begin(number, intent int) {
+func (r *reaper) begin(number, intent int, m mode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.armed = r.plan != nil && number >= r.plan.After
-	r.seen = mark{Intent: intent}
+	r.armed = r.plan != nil && number >= r.plan.After && m == r.plan.Mode
+	r.seen = mark{Intent: intent, Mode: m}
 }
 
 // handling is told when the handler begins.
@@ -77,33 +77,90 @@ func (r *reaper) claims() int {
 func (r *reaper) write(to io.Writer, t turn, b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	seen := &r.seen.Trace
 	switch t.kind {
 	case claimTurn:
-		r.seen.Claims++
-		r.seen.Attempt, r.seen.Trace = "", trace{}
-		return r.pass(to, b, &r.seen.Trace.Claim, claimUnsent, claimSent)
+		r.claiming()
+		return r.pass(to, b, &seen.Claim, claimUnsent, claimSent)
+	case wholeTurn:
+		r.claiming()
+		seen.Parts = t.parts
+		r.dieInWhole(to, t.parts, b)
+		return r.pass(to, b, &seen.Whole, claimUnsent, r.whenCommitted())
 	case finishTurn:
-		finish := &r.seen.Trace.Finish
-		if r.isAt(finishPart) && t.commit > 1 {
-			*finish = exchange{Size: len(b)}
-			finish.Written, _ = to.Write(b[:1+int(r.plan.Part*float64(t.commit-1))])
-			r.dieAt(finishPart)
+		return r.finish(to, t, b)
+	case commitTurn:
+		if r.seen.Mode == txMode && seen.Finish.answered() { // others commit nothing
+			return r.pass(to, b, &seen.Commit, finishHeld, r.whenCommitted())
 		}
-		after := commitSent
-		if r.isAt(commitSlow) {
-			after = commitSlow
-		}
-		return r.pass(to, b, finish, finishUnsent, after)
 	case statementTurn, slowTurn:
-		r.seen.Trace.Statements++
-		r.seen.Trace.Statement = exchange{}
+		seen.Statements++
+		seen.Statement = exchange{}
 		after := point("")
 		if t.kind == slowTurn {
 			after = inStatement
 		}
-		return r.pass(to, b, &r.seen.Trace.Statement, "", after)
+		return r.pass(to, b, &seen.Statement, "", after)
 	}
 	return to.Write(b)
+}
+
+// claiming begins the trace anew. The handler of a batch has returned by then.
+func (r *reaper) claiming() {
+	r.seen.Claims++
+	if r.seen.Mode == batchMode {
+		r.seen.Trace = trace{Handled: r.seen.Trace.Handled}
+		return
+	}
+	r.seen.Attempt, r.seen.Trace = "", trace{}
+}
+
+// whenCommitted is the point behind a turn with COMMIT.
+func (r *reaper) whenCommitted() point {
+	if r.isAt(commitSlow) {
+		return commitSlow
+	}
+	return commitSent
+}
+
+// dieInWhole writes a part of the one turn of a batch, if that is the plan.
+func (r *reaper) dieInWhole(to io.Writer, at parts, b []byte) {
+	cut, part := 0, r.plannedPart()
+	switch {
+	case r.isAt(claimPart):
+		cut = at.Record + int(part*float64(at.Effects-at.Record))
+	case r.isAt(inEffects):
+		cut = at.Effects + 1 + int(part*float64(at.Commit-at.Effects-1))
+	case r.isAt(finishPart):
+		cut = at.Commit
+	}
+	if cut > 0 {
+		e := &r.seen.Trace.Whole
+		*e = exchange{Size: len(b)}
+		e.Written, _ = to.Write(b[:cut])
+		r.dieAt(r.plan.Point)
+	}
+}
+
+func (r *reaper) plannedPart() float64 {
+	if r.plan == nil {
+		return 0
+	}
+	return r.plan.Part
+}
+
+// finish is the turn with the record, and, but for a caller's transaction, with COMMIT.
+func (r *reaper) finish(to io.Writer, t turn, b []byte) (int, error) {
+	e, limit, after := &r.seen.Trace.Finish, t.commit, r.whenCommitted()
+	if r.seen.Mode == txMode {
+		limit, after = len(b), ""
+	}
+	if r.isAt(finishPart) && limit > 1 {
+		*e = exchange{Size: len(b)}
+		e.Written, _ = to.Write(b[:1+int(r.plan.Part*float64(limit-1))])
+		r.dieAt(finishPart)
+	}
+	return r.pass(to, b, e, finishUnsent, after)
 }
 
 // pass writes all of a turn, and dies before or after.
@@ -121,13 +178,8 @@ func (r *reaper) pass(to io.Writer, b []byte, e *exchange, before, after point) 
 func (r *reaper) read(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch t := &r.seen.Trace; {
-	case !t.Finish.none():
-		t.Finish.Read += n
-	case t.Statements > 0:
-		t.Statement.Read += n
-	case !t.Claim.none():
-		t.Claim.Read += n
+	if last := r.seen.Trace.last(); !last.none() {
+		last.Read += n
 	}
 }
 

@@ -14,33 +14,43 @@ type report struct {
 	o        options
 	intents  int
 	lives    int
-	byStep   map[step]int
-	byPoint  map[point]int
+	bySpot   map[spot]int
+	byPoint  map[where]int
 	told     map[class]int
 	replayed int
 	torn     int
 	waited   int           // calls that wrote turn 1 more than once
-	kept     map[point]int // attempts that committed although their worker died there
+	kept     map[where]int // attempts that committed although their worker died there
+	shared   map[mode]int  // intents that the mode made a call of
 	took     time.Duration
 	problems []string
+}
+
+// where is a point in a call of a mode.
+type where struct {
+	mode  mode
+	point point
 }
 
 func newReport(o options, h history, b books, took time.Duration) *report {
 	r := &report{
 		verdict: judge(h, b), o: o, intents: len(h.intents), lives: h.lives, torn: h.torn, took: took,
-		byStep: make(map[step]int), byPoint: make(map[point]int), told: make(map[class]int), kept: make(map[point]int),
+		bySpot: make(map[spot]int), byPoint: make(map[where]int), told: make(map[class]int), kept: make(map[where]int),
+		shared: make(map[mode]int),
 	}
 	committed := make(map[string]bool)
 	for _, stored := range b.records {
 		committed[attemptIn(stored.Answer)] = true
 	}
 	for _, d := range h.deaths {
-		r.byStep[d.Step]++
-		r.byPoint[d.Point]++
-		if committed[d.Attempt] {
-			r.kept[d.Point]++
+		at := where{d.Mode, d.Point}
+		r.bySpot[d.spot()]++
+		r.byPoint[at]++
+		if d.Attempt != "" && committed[d.Attempt] {
+			r.kept[at]++
 		}
 	}
+	r.share(h.told)
 	for _, t := range h.told {
 		r.told[t.Class]++
 		if t.Replayed {
@@ -54,18 +64,65 @@ func newReport(o options, h history, b books, took time.Duration) *report {
 	return r
 }
 
-// leastShare is the part of the kills, in percent, that each step must have for the run to mean something.
-const leastShare = 10
+// share counts the intents of each mode.
+func (r *report) share(all []told) {
+	type call struct {
+		mode   mode
+		intent int
+	}
+	seen := make(map[call]bool)
+	for _, t := range all {
+		c := call{t.Mode, t.Intent}
+		if !seen[c] {
+			r.shared[t.Mode]++
+		}
+		seen[c] = true
+	}
+}
+
+// byStep returns the kills of some modes at each step.
+func (r *report) byStep(modes []mode) map[step]int {
+	by := make(map[step]int)
+	for _, m := range modes {
+		for _, s := range steps() {
+			by[s] += r.bySpot[spot{m, s}]
+		}
+	}
+	return by
+}
+
+// leastShare is the part of the kills, in percent, that each step must have for the run to mean something. fewKills is how many
+// a mode must have for that to be asked of it.
+const (
+	leastShare = 10
+	fewKills   = 10
+)
 
 func (r *report) shortfalls() []string {
 	var found []string
-	kills := total(r.byStep)
-	if kills < r.o.kills {
-		found = append(found, fmt.Sprintf("%d kills, %d were asked for", kills, r.o.kills))
+	all := r.byStep(r.o.modes)
+	if total(all) < r.o.kills {
+		found = append(found, fmt.Sprintf("%d kills, %d were asked for", total(all), r.o.kills))
 	}
+	found = append(found, short("", all)...)
+	for _, m := range r.o.modes {
+		by := r.byStep([]mode{m})
+		if total(by) < r.o.share(m) {
+			found = append(found, fmt.Sprintf("%s: %d kills, %d were asked for", m, total(by), r.o.share(m)))
+		}
+		if total(by) >= fewKills && len(r.o.modes) > 1 {
+			found = append(found, short(string(m)+": ", by)...)
+		}
+	}
+	return found
+}
+
+// short says which steps have too few kills.
+func short(whose string, by map[step]int) (found []string) {
+	kills := total(by)
 	for _, s := range steps() {
-		if 100*r.byStep[s] < leastShare*kills {
-			found = append(found, fmt.Sprintf("step %s has %d of %d kills, less than %d %%", s, r.byStep[s], kills, leastShare))
+		if 100*by[s] < leastShare*kills {
+			found = append(found, fmt.Sprintf("%sstep %s has %d of %d kills, less than %d %%", whose, s, by[s], kills, leastShare))
 		}
 	}
 	return found
@@ -85,38 +142,44 @@ func (r *report) write(stdout, stderr io.Writer) {
 	if more := len(r.problems) - mostProblems; more > 0 {
 		_, _ = fmt.Fprintf(stderr, "! and %d more\n", more)
 	}
-	r.writePoints(stdout)
+	for _, m := range r.o.modes {
+		r.writePoints(stdout, m)
+	}
 	r.writeTold(stdout)
-	_, _ = fmt.Fprintln(stdout, r.line())
+	for _, m := range r.o.modes {
+		_, _ = fmt.Fprintln(stdout, line(string(m)+": ", r.byStep([]mode{m}), r.shared[m], *r.of(m)))
+	}
+	_, _ = fmt.Fprintln(stdout, line("", r.byStep(r.o.modes), r.intents, r.tally))
 }
 
-// writePoints says where workers were killed, and how many of their attempts had committed by then or did so without
-// them.
-func (r *report) writePoints(w io.Writer) {
+// writePoints says where workers were killed in calls of a mode, and how many of their attempts had committed by then or did
+// so without them.
+func (r *report) writePoints(w io.Writer, m mode) {
 	var points []string
 	for _, s := range steps() {
-		for _, p := range s.points() {
-			points = append(points, fmt.Sprintf("%s:%d/%d", p, r.kept[p], r.byPoint[p]))
+		for _, p := range m.points(s) {
+			at := where{m, p}
+			points = append(points, fmt.Sprintf("%s:%d/%d", p, r.kept[at], r.byPoint[at]))
 		}
 	}
-	_, _ = fmt.Fprintf(w, "crash: committed/killed at %s\n", strings.Join(points, " "))
+	_, _ = fmt.Fprintf(w, "crash: %s: committed/killed at %s\n", m, strings.Join(points, " "))
 }
 
 func (r *report) writeTold(w io.Writer) {
 	var classes []string
-	for _, c := range []class{done, failed, inProgress, released, conflict, unknown, reused, other} {
+	for _, c := range []class{done, failed, inProgress, released, blocked, conflict, unknown, reused, other} {
 		classes = append(classes, fmt.Sprintf("%s=%d", c, r.told[c]))
 	}
 	_, _ = fmt.Fprintf(w, "crash: told %s, replayed=%d, after waiting=%d, torn=%d; %d lives in %.1f s\n",
 		strings.Join(classes, " "), r.replayed, r.waited, r.torn, r.lives, r.took.Seconds())
 }
 
-// line is the last line of the output.
-func (r *report) line() string {
+// line is the last line of the output, or the one of a mode.
+func line(whose string, kills map[step]int, intents int, t tally) string {
 	var by []string
 	for _, s := range steps() {
-		by = append(by, fmt.Sprintf("%s:%d", s, r.byStep[s]))
+		by = append(by, fmt.Sprintf("%s:%d", s, kills[s]))
 	}
-	return fmt.Sprintf("crash: kills=%d by_step=%s intents=%d effects=%d duplicates=%d lost=%d wrong_answers=%d",
-		total(r.byStep), strings.Join(by, ","), r.intents, r.effects, r.duplicates, r.lost, r.wrong)
+	return fmt.Sprintf("crash: %skills=%d by_step=%s intents=%d effects=%d duplicates=%d lost=%d wrong_answers=%d",
+		whose, total(kills), strings.Join(by, ","), intents, t.effects, t.duplicates, t.lost, t.wrong)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
@@ -19,18 +20,24 @@ type schedule struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	intents []intent
-	open    []int       // numbers of the intents that are not done with
-	final   map[int]int // answers that were told of an intent, of those that must not change
-	broke   map[int]int // answers that told of a plain error
-	deaths  map[step]int
-	planned map[step]int // deaths of workers that are on their way
-	drawn   map[step]int // points drawn so far
+	open    map[bool][]int // numbers of the intents that are not done with, by whether they are leased
+	final   map[int]int    // answers that were told of an intent, of those that must not change, or after which it is blocked
+	broke   map[int]int    // answers that told of a plain error
+	turns   []mode         // in which order the modes have their deaths
+	deaths  map[spot]int
+	planned map[spot]int // deaths of workers that are on their way
+	drawn   map[spot]int // points drawn so far
 	lives   int
 }
 
 const (
 	// openIntents is how many intents there are at a time. Few, so that workers meet.
 	openIntents = 6
+	// openLeased is the same of leased ones. More, since each death keeps others out of one for as long as the lease lasts.
+	openLeased = 12
+	// spellOfModes is how many rounds the modes have in a row that share intents, and the leased one: deaths follow each
+	// other only where workers make the same calls.
+	spellOfModes = 3
 	// enough is after how many final answers an intent is left alone.
 	enough = 2
 	// latest is the last call of a life at which the death may become due.
@@ -47,11 +54,17 @@ const (
 )
 
 func newSchedule(o options, p place) *schedule {
-	return &schedule{
+	s := &schedule{
 		o: o, place: p, rng: rand.New(rand.NewPCG(o.seed, 0)),
-		final: make(map[int]int), broke: make(map[int]int),
-		deaths: make(map[step]int), planned: make(map[step]int), drawn: make(map[step]int),
+		open: make(map[bool][]int), final: make(map[int]int), broke: make(map[int]int),
+		deaths: make(map[spot]int), planned: make(map[spot]int), drawn: make(map[spot]int),
 	}
+	for _, leased := range []bool{false, true} {
+		for range spellOfModes {
+			s.turns = append(s.turns, o.modesOf(leased)...)
+		}
+	}
+	return s
 }
 
 // next returns the life of another worker, or false when there are deaths enough or far too many lives.
@@ -62,20 +75,43 @@ func (s *schedule) next() (assignment, bool) {
 		return assignment{}, false
 	}
 	waits := [...]time.Duration{txidem.NoWait, shortWait, longerWait}
-	for len(s.open) < openIntents {
-		i := newIntent(len(s.intents), s.rng, s.o.isolations)
-		s.intents = append(s.intents, i)
-		s.open = append(s.open, i.n)
-	}
+	death := s.plan()
+	leased := death.Mode.leased()
+	s.fill(leased)
 	a := s.assignment()
-	a.Death = s.plan()
-	for _, n := range s.order() {
-		c := s.call(n, waits[s.rng.IntN(len(waits))])
+	a.Death = death
+	for _, n := range s.order(death.Mode) {
+		m := death.Mode
+		if s.rng.IntN(2) == 0 {
+			m = s.anyMode(leased)
+		}
+		c := s.call(n, m, waits[s.rng.IntN(len(waits))])
 		c.Slow = s.rng.IntN(2) == 0
 		c.Break = s.intents[n].kind == breaks && s.broke[n] < maxBreaks
+		c.Open = leased && c.Lost != blocks && s.rng.IntN(2) == 0
+		c.Resolve = s.rng.IntN(4) == 0
 		a.Calls = append(a.Calls, c)
 	}
 	return a, true
+}
+
+// fill adds intents until enough are open.
+func (s *schedule) fill(leased bool) {
+	most := openIntents
+	if leased {
+		most = openLeased
+	}
+	for len(s.open[leased]) < most {
+		i := newIntent(len(s.intents), s.rng, s.o.isolations, leased)
+		s.intents = append(s.intents, i)
+		s.open[leased] = append(s.open[leased], i.n)
+	}
+}
+
+// anyMode draws one of the modes that may make a call.
+func (s *schedule) anyMode(leased bool) mode {
+	modes := s.o.modesOf(leased)
+	return modes[s.rng.IntN(len(modes))]
 }
 
 // last returns the life of a worker that is not killed and makes every call once more.
@@ -84,7 +120,9 @@ func (s *schedule) last() assignment {
 	defer s.mu.Unlock()
 	a := s.assignment()
 	for _, i := range s.intents {
-		a.Calls = append(a.Calls, s.call(i.n, longWait))
+		c := s.call(i.n, s.anyMode(i.leased()), longWait)
+		c.Insist = true
+		a.Calls = append(a.Calls, c)
 	}
 	return a
 }
@@ -94,59 +132,92 @@ func (s *schedule) assignment() assignment {
 	return assignment{Life: s.lives, Place: s.place, Exec: s.lives%3 == 0, Plant: s.o.plant}
 }
 
-func (s *schedule) call(n int, wait time.Duration) call {
+func (s *schedule) call(n int, m mode, wait time.Duration) call {
 	i := s.intents[n]
 	return call{
-		Intent: n, Bucket: i.bucket(), Refuse: i.kind == refuses, Wait: wait,
-		Key: i.key, Args: json.RawMessage(i.args(s.rng.IntN(3))), Isolation: i.isolation,
+		Mode: m, Intent: n, Bucket: i.bucket(), Refuse: i.kind == refuses, Lost: i.lost, Wait: wait,
+		Tool: i.tool(), Key: i.key, Args: json.RawMessage(i.args(s.rng.IntN(3))), Isolation: i.isolation,
 	}
 }
 
 // order is that of the open intents, for half of the workers as they come, so that workers follow each other, and for the
-// others another one each, so that they meet head-on.
-func (s *schedule) order() []int {
-	order := slices.Clone(s.open)
+// others another one each, so that they meet head-on. Who is to die in a batch begins with what has no answer yet: a batch is
+// written before anybody knows.
+func (s *schedule) order(m mode) []int {
+	order := slices.Clone(s.open[m.leased()])
 	if s.rng.IntN(2) == 0 {
 		s.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	if m == batchMode {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.final[a], s.final[b]) })
 	}
 	return order
 }
 
-// plan draws a death at the step that has the fewest, at its points in turn.
+// plan draws a death in the mode whose turn it is, at the step that has the fewest, at its points in turn.
 func (s *schedule) plan() *death {
+	m := s.mode()
 	least := slices.MinFunc(steps(), func(a, b step) int {
-		return s.deaths[a] + s.planned[a] - s.deaths[b] - s.planned[b]
+		return cmp.Or(cmp.Compare(s.count(spot{m, a}), s.count(spot{m, b})), cmp.Compare(s.atStep(a), s.atStep(b)))
 	})
-	d := &death{Step: least, Point: least.pointFor(s.drawn[least]), After: s.rng.IntN(latest + 1), Part: s.rng.Float64()}
+	at := spot{m, least}
+	d := &death{Mode: m, Step: least, Point: m.pointFor(least, s.drawn[at]), After: s.rng.IntN(latest + 1), Part: s.rng.Float64()}
 	if least == atCommit {
 		d.Delay = time.Duration(s.rng.Int64N(int64(longestDelay)))
 	}
-	s.drawn[least]++
-	s.planned[least]++
+	s.drawn[at]++
+	s.planned[at]++
 	return d
+}
+
+// mode is the next one in turn that has not got its share of the deaths.
+func (s *schedule) mode() mode {
+	for n := range s.turns {
+		m := s.turns[(s.lives+n)%len(s.turns)]
+		have := 0
+		for _, st := range steps() {
+			have += s.count(spot{m, st})
+		}
+		if have < s.o.share(m) {
+			return m
+		}
+	}
+	return s.turns[0] // not reached: the shares are all the kills
+}
+
+func (s *schedule) count(at spot) int { return s.deaths[at] + s.planned[at] }
+
+func (s *schedule) atStep(st step) int {
+	sum := 0
+	for _, m := range s.o.modes {
+		sum += s.count(spot{m, st})
+	}
+	return sum
 }
 
 // settle takes note of what became of a life and returns how many deaths there are.
 func (s *schedule) settle(a assignment, l life) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.planned[a.Death.Step]--
+	s.planned[a.Death.spot()]--
 	if d, ok := l.death(); ok {
-		s.deaths[d.Step]++
+		s.deaths[d.spot()]++
 	}
 	for _, said := range l.told {
-		switch {
-		case said.Class.final():
+		switch said.Class {
+		case done, failed, blocked:
 			s.final[said.Intent]++
-		case said.Class == released:
+		case released, unknown:
 			s.broke[said.Intent]++
 		}
 	}
-	s.open = slices.DeleteFunc(s.open, func(n int) bool { return s.final[n] >= enough })
+	for leased := range s.open {
+		s.open[leased] = slices.DeleteFunc(s.open[leased], func(n int) bool { return s.final[n] >= enough })
+	}
 	return total(s.deaths)
 }
 
-func total(counts map[step]int) int {
+func total[K comparable](counts map[K]int) int {
 	sum := 0
 	for _, n := range counts {
 		sum += n

@@ -22,25 +22,40 @@ type point string
 const (
 	claimUnsent  point = "claim/unsent"         // turn 1 is ready, nothing of it is written
 	claimSent    point = "claim/sent"           // turn 1 is written, nothing of its answer is read
-	claimHeld    point = "claim/held"           // the lock is held, the handler begins
-	betweenTwo   point = "handler/between"      // one statement of the handler is done, the next is not begun
-	inStatement  point = "handler/in-statement" // a statement of the handler is written, and runs for longer than we live
+	claimPart    point = "claim/part"           // of the one turn of a batch, the claim is written, and perhaps a part of the record
+	claimHeld    point = "claim/held"           // the lock or the lease is held, the handler begins
+	betweenTwo   point = "handler/between"      // one statement of the handler is done, the next is not begun; in leased calls, the effect is there
+	inStatement  point = "handler/in-statement" // a statement of the handler, or the effect of a leased call, is written, and runs for longer than we live
+	inEffects    point = "handler/in-effects"   // of the one turn of a batch, the record and a part of the effects are written
 	finishUnsent point = "finish/unsent"        // the handler has returned, nothing of the last batch is written
 	finishPart   point = "finish/part"          // a part of the last batch is written, COMMIT is not
+	finishHeld   point = "finish/held"          // RunTx has returned, the caller's COMMIT is ready and not written
 	commitSent   point = "commit/sent"          // all of the last batch is written, nothing of its answer is read
-	commitSlow   point = "commit/slow"          // the same, with a statement in front that outlives us: likely to be rolled back
-	replyUntold  point = "reply/untold"         // Run has returned, nothing is told
+	commitSlow   point = "commit/slow"          // the same, with a statement in front that outlives us: likely to be rolled back, or, in leased calls, late
+	replyUntold  point = "reply/untold"         // the call has returned, nothing is told
 	replyTorn    point = "reply/torn"           // a part of the answer is told
 )
 
-// points returns the places in a step where a worker can be told to die.
-func (s step) points() []point {
+// points returns the places in a step where a worker can be told to die in a call of this mode.
+func (m mode) points(s step) []point {
 	switch s {
 	case atClaim:
+		if m == batchMode {
+			return []point{claimUnsent, claimPart}
+		}
 		return []point{claimUnsent, claimSent, claimHeld}
 	case atHandler:
+		if m == batchMode {
+			return []point{inEffects}
+		}
 		return []point{betweenTwo, inStatement}
 	case atFinish:
+		switch m {
+		case batchMode:
+			return []point{finishPart}
+		case txMode:
+			return []point{finishUnsent, finishPart, finishHeld}
+		}
 		return []point{finishUnsent, finishPart}
 	case atCommit:
 		return []point{commitSent, commitSlow}
@@ -54,8 +69,8 @@ func (s step) points() []point {
 const slowEvery = 8
 
 // pointFor returns the place for the nth death in a step.
-func (s step) pointFor(n int) point {
-	points := s.points()
+func (m mode) pointFor(s step, n int) point {
+	points := m.points(s)
 	if s == atCommit {
 		if n%slowEvery == slowEvery-1 {
 			return commitSlow
@@ -65,8 +80,15 @@ func (s step) pointFor(n int) point {
 	return points[n%len(points)]
 }
 
-// death is where a worker is to die: at the first call from number After on that gets to the point.
+// spot is where deaths are counted.
+type spot struct {
+	mode mode
+	step step
+}
+
+// death is where a worker is to die: at the first call of the mode from number After on that gets to the point.
 type death struct {
+	Mode  mode
 	Step  step
 	Point point
 	After int
@@ -74,68 +96,4 @@ type death struct {
 	Delay time.Duration // from there to the kill
 }
 
-// mark is what a worker leaves behind when it dies: where it was, and what had gone over the wire. It is written before
-// the kill, and by what was seen there rather than by what was planned.
-type mark struct {
-	Step    step
-	Point   point
-	Intent  int
-	Attempt string // the last run of the handler, or none yet
-	Claims  int    // how often turn 1 was written for this call
-	Trace   trace
-}
-
-// trace is what was seen of a call, from its last turn 1 on.
-type trace struct {
-	Claim      exchange // turn 1
-	Statements int      // of the handler, written
-	Statement  exchange // the last of them
-	Handled    bool     // the handler has returned
-	Finish     exchange // the last batch
-	Returned   bool     // Run has returned
-	Line, Told int      // the size of the answer's line, and how much of it was written
-}
-
-// exchange is one round trip, in bytes.
-type exchange struct{ Size, Written, Read int }
-
-func (e exchange) unsent() bool   { return e.Size > 0 && e.Written == 0 }
-func (e exchange) partly() bool   { return 0 < e.Written && e.Written < e.Size }
-func (e exchange) sent() bool     { return e.Size > 0 && e.Written == e.Size && e.Read == 0 }
-func (e exchange) answered() bool { return e.Size > 0 && e.Written == e.Size && e.Read > 0 }
-func (e exchange) none() bool     { return e == exchange{} }
-
-// proven reports whether the worker was where it says.
-func (m mark) proven() bool {
-	t := m.Trace
-	inHandler := t.Claim.answered() && t.Finish.none() && !t.Handled && m.Attempt != ""
-	finished := t.Claim.answered() && t.Handled
-	switch m.Point {
-	case claimUnsent:
-		return m.Step == atClaim && t.Claim.unsent()
-	case claimSent:
-		return m.Step == atClaim && t.Claim.sent()
-	case claimHeld:
-		return m.Step == atClaim && inHandler && t.Statements == 0
-	case betweenTwo:
-		return m.Step == atHandler && inHandler && t.Statement.answered()
-	case inStatement:
-		return m.Step == atHandler && inHandler && t.Statement.sent()
-	case finishUnsent:
-		return m.Step == atFinish && finished && t.Finish.unsent()
-	case finishPart:
-		return m.Step == atFinish && finished && t.Finish.partly()
-	case commitSent, commitSlow:
-		return m.Step == atCommit && finished && t.Finish.sent()
-	case replyUntold:
-		return m.Step == atReply && finished && t.Finish.answered() && t.Returned && t.Line > 0 && t.Told == 0
-	case replyTorn:
-		return m.Step == atReply && finished && t.Finish.answered() && t.Returned && 0 < t.Told && t.Told < t.Line
-	}
-	return false
-}
-
-// beforeCommit reports whether the attempt cannot have committed: COMMIT was not written.
-func (m mark) beforeCommit() bool {
-	return m.Step == atClaim || m.Step == atHandler || m.Step == atFinish
-}
+func (d death) spot() spot { return spot{d.Mode, d.Step} }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"runtime"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -39,6 +36,7 @@ func preparing(name, sql string) []message {
 const (
 	claimSQL  = "select pg_try_advisory_xact_lock($1), " + pgturns.ClaimText + ", $2, true)"
 	recordSQL = `insert into "txonce` + pgturns.RecordText + "fingerprint) values ($1)"
+	leaseSQL  = `insert into "txonce` + pgturns.RecordText + "fingerprint, leased, lease_until) select $1"
 )
 
 // connected is a scanner behind the first packet, with all statements prepared.
@@ -49,7 +47,10 @@ func connected(t *testing.T) *pgturns.Scanner {
 	var all []message
 	for name, sql := range map[string]string{
 		"begin": "begin", "claim": claimSQL, "read": "select 1 from txonce.call", "record": recordSQL, "commit": "commit",
-		"insert": sqlEffect, "sleep": "select pg_sleep(1)",
+		"insert": sqlEffect, "sleep": "select pg_sleep(1)", "restore": "select set_config('txonce.attempt', $1::text, true)",
+		"lease": leaseSQL, "takeover": "update call set attempt = $2::uuid, fingerprint = $4", "leasedone": "update call set lease_until = null",
+		"renew": "select from unnest($1) as l (id, attempt, secs)", "reserve": recordSQL + " returning ctid::text",
+		"recordtx": "update call set state = 'succeeded', attempt = current_setting('txonce.attempt')::uuid, answer = $3",
 	} {
 		all = append(all, preparing(name, sql)...)
 	}
@@ -62,106 +63,51 @@ func connected(t *testing.T) *pgturns.Scanner {
 func TestTurn_KindsOfAWorkersTurns(t *testing.T) {
 	t.Parallel()
 	unnamed := func(sql string) []message { return append(preparing("", sql), executing("")...) }
+	all := func(names ...string) (messages []message) {
+		for _, name := range names {
+			messages = append(messages, executing(name)...)
+		}
+		return messages
+	}
 	for name, c := range map[string]struct {
 		messages []message
 		kind     turnKind
 		commits  bool
 	}{
-		"turn 1": {append(append(executing("begin"), executing("claim")...), executing("read")...), claimTurn, false},
-		"turn 1 above read committed": {
-			append(append(append(executing("read"), executing("commit")...), executing("begin")...), executing("claim")...), claimTurn, true,
-		},
-		"turn 1 unprepared": {append(unnamed("begin"), unnamed(claimSQL)...), claimTurn, false},
-		"a statement":       {executing("insert"), statementTurn, false},
-		"a slow statement":  {executing("sleep"), slowTurn, false},
-		"a simple query":    {[]message{&pgproto3.Query{String: "rollback"}}, statementTurn, false},
-		"the last batch":    {append(executing("record"), executing("commit")...), finishTurn, true},
-		"the last batch behind a queued statement": {
-			append(append(executing("sleep"), executing("record")...), executing("commit")...), finishTurn, true,
-		},
-		"the last batch unprepared": {append(unnamed(recordSQL), unnamed("commit")...), finishTurn, true},
-		"nothing":                   {nil, otherTurn, false},
+		"turn 1":                      {all("begin", "claim", "read"), claimTurn, false},
+		"turn 1 above read committed": {all("read", "commit", "begin", "claim"), claimTurn, true},
+		"turn 1 unprepared":           {append(unnamed("begin"), unnamed(claimSQL)...), claimTurn, false},
+		"a statement":                 {all("insert"), statementTurn, false},
+		"a slow statement":            {all("sleep"), slowTurn, false},
+		"a simple query":              {[]message{&pgproto3.Query{String: "rollback"}}, statementTurn, false},
+		"the last batch":              {all("record", "commit"), finishTurn, true},
+		"the last batch behind a queued statement": {all("sleep", "record", "commit"), finishTurn, true},
+		"the last batch unprepared":                {append(unnamed(recordSQL), unnamed("commit")...), finishTurn, true},
+		"the record in a caller's transaction":     {all("record", "restore"), finishTurn, false},
+		"the same under serializable":              {all("recordtx", "restore"), finishTurn, false},
+		"a place under serializable":               {all("reserve"), otherTurn, false},
+		"the caller's commit":                      {[]message{&pgproto3.Query{String: "commit"}}, commitTurn, true},
+		"a slow one":                               {all("sleep", "commit"), commitTurn, true},
+		"a whole batch":                            {all("begin", "claim", "record", "insert", "sleep", "commit"), wholeTurn, true},
+		"a lease":                                  {all("begin", "claim", "read", "lease", "commit"), claimTurn, true},
+		"a lease taken over":                       {all("begin", "takeover", "commit"), claimTurn, true},
+		"a lease renewed":                          {all("renew"), otherTurn, false},
+		"a leased record":                          {all("begin", "sleep", "leasedone", "commit"), finishTurn, true},
+		"nothing":                                  {nil, otherTurn, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := encode(t, append(c.messages, &pgproto3.Sync{})...)
 			got := turnOf(connected(t).Turn(b))
-			if got.kind != c.kind || (got.commit > 0) != c.commits {
+			if got.kind != c.kind || c.commits && got.kind != commitTurn && got.commit == 0 || !c.commits && got.commit > 0 {
 				t.Errorf("got %+v, want kind %d, commits %v", got, c.kind, c.commits)
 			}
-			if c.commits && b[got.commit] != 'B' {
+			if c.commits && b[got.commit] != 'B' && b[got.commit] != 'Q' {
 				t.Errorf("COMMIT is said to begin with %q", b[got.commit])
 			}
+			if (got.parts != parts{}) != (c.kind == wholeTurn) {
+				t.Errorf("the parts are %+v", got.parts)
+			}
 		})
-	}
-}
-
-// TestReaper_DiesWhereItIsTold: how much of a turn goes out, and that the mark proves the point.
-func TestReaper_DiesWhereItIsTold(t *testing.T) {
-	t.Parallel()
-	for _, s := range steps() {
-		for _, p := range s.points() {
-			t.Run(string(p), func(t *testing.T) {
-				t.Parallel()
-				var marks, server, stdout bytes.Buffer
-				r := newReaper(&death{Step: s, Point: p, After: 1, Part: 0.99}, &marks)
-				died := make(chan bool, 1)
-				r.kill = func() {
-					died <- true
-					runtime.Goexit()
-				}
-				finish := append(executing("record"), executing("commit")...)
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					r.begin(0, 6)
-					aCall(t, r, connected(t), &server, &stdout, finish)
-					server.Reset()
-					stdout.Reset()
-					r.begin(1, 7)
-					aCall(t, r, connected(t), &server, &stdout, finish)
-				}()
-				<-ended
-				if len(died) != 1 {
-					t.Fatal("it did not die")
-				}
-				var m mark
-				if err := json.Unmarshal(marks.Bytes(), &m); err != nil {
-					t.Fatal(err)
-				}
-				if !m.proven() || m.Step != s || m.Point != p || m.Intent != 7 {
-					t.Errorf("the mark %+v is no proof of %s in intent 7", m, p)
-				}
-				if committed := bytes.Contains(server.Bytes(), encode(t, executing("commit")[0])); committed == m.beforeCommit() {
-					t.Errorf("COMMIT was written: %v", committed)
-				}
-				if bytes.Contains(stdout.Bytes(), []byte{'\n'}) {
-					t.Errorf("the answer was told: %q", stdout.String())
-				}
-			})
-		}
-	}
-}
-
-// aCall is what a protected call looks like to the reaper.
-func aCall(t *testing.T, r *reaper, s *pgturns.Scanner, server, stdout *bytes.Buffer, finish []message) {
-	send := func(messages ...message) {
-		b := encode(t, append(messages, &pgproto3.Sync{})...)
-		if _, err := r.write(server, turnOf(s.Turn(b)), b); err != nil {
-			t.Error(err)
-		}
-		r.read(10)
-	}
-	send(executing("claim")...)
-	r.handling(made)
-	send(executing("insert")...)
-	r.between()
-	if r.wants(inStatement) {
-		send(executing("sleep")...)
-	}
-	r.handled()
-	send(finish...)
-	if err := r.tell(stdout, []byte(`{"Class":"done"}`+"\n"), true); err != nil {
-		t.Error(err)
 	}
 }

@@ -48,7 +48,7 @@ func work(stdin io.Reader, stdout, stderr io.Writer) int {
 		_, _ = io.Copy(io.Discard, in) // ends when the parent does
 		os.Exit(exitOrphaned)
 	}()
-	w := &worker{a: a, reaper: newReaper(a.Death, os.NewFile(marksFile, "marks")), stdout: stdout}
+	w := &worker{a: a, reaper: newReaper(a.Death, os.NewFile(marksFile, "marks")), stdout: stdout, stderr: stderr}
 	if err := w.live(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return exitBad
@@ -57,30 +57,23 @@ func work(stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 type worker struct {
-	a      assignment
-	reaper *reaper
-	stdout io.Writer
-	pool   *pgxpool.Pool
-	store  *txidem.Store
+	a              assignment
+	reaper         *reaper
+	stdout, stderr io.Writer
+	pool           *pgxpool.Pool
+	provider       *pgxpool.Pool // the other system of leased calls
+	store          *txidem.Store
 }
 
-func (w *worker) live(ctx context.Context) error {
-	cfg, err := w.a.Place.config()
-	if err != nil {
-		return err
-	}
-	cfg.MaxConns = 3 // of which a plant needs two
-	cfg.ConnConfig.RuntimeParams["application_name"] = applicationName
-	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &wire{Conn: conn, reaper: w.reaper}, nil
-	}
-	if w.a.Exec {
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
-	if w.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+func (w *worker) live(ctx context.Context) (err error) {
+	if w.pool, err = w.connect(ctx); err != nil {
 		return err
 	}
 	defer w.pool.Close()
+	if w.provider, err = w.connect(ctx); err != nil {
+		return err
+	}
+	defer w.provider.Close()
 	if w.store, err = txidem.New(w.pool, nil); err != nil {
 		return err
 	}
@@ -92,38 +85,58 @@ func (w *worker) live(ctx context.Context) error {
 	return nil
 }
 
-// Times of the policy that are generous, for the machine may be busy and the run may be long: a client that was killed is
-// noticed at once, and no record is to expire before it was compared.
-const (
-	idleInTx = 20 * time.Second
-	keep     = 30 * 24 * time.Hour
-)
-
-// attempts is how often a handler may run when Postgres asks for it: calls that fight for one counter need a few.
-const attempts = 20
-
-func (w *worker) call(ctx context.Context, number int, c call) error {
-	w.reaper.begin(number, c.Intent)
-	h := &handler{worker: w, number: number, call: c}
-	key := c.Key
-	if w.a.Plant == keyPerAttempt {
-		key = fmt.Sprintf("%s-%d-%d", key, w.a.Life, number)
-	}
-	result, err := txidem.Run(ctx, w.store, txidem.Request{
-		Scope: scope, Tool: "pay", Key: key, Args: c.Args,
-		Policy: &txidem.Policy{
-			Wait: c.Wait, IdleInTx: idleInTx, Isolation: c.Isolation, Attempts: attempts, Window: keep, Retention: keep,
-		},
-	}, h.run)
-	said := answer{
-		Intent: c.Intent, Call: number, Class: classOf(err), Raw: result.Raw, Replayed: result.Replayed,
-		ID: result.ID.String(), Claims: w.reaper.claims(),
-	}
+// connect returns a pool that connects when it is used.
+func (w *worker) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := w.a.Place.config()
 	if err != nil {
-		said.Error = err.Error()
+		return nil, err
 	}
-	return w.tell(said)
+	cfg.MaxConns = 3 // of which a plant needs two
+	cfg.ConnConfig.RuntimeParams["application_name"] = applicationName
+	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return &wire{Conn: conn, reaper: w.reaper}, nil
+	}
+	if w.a.Exec {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
 }
+
+// call makes a call, again and again if it is to insist, and tells its answer.
+func (w *worker) call(ctx context.Context, number int, c call) error {
+	h := &handler{worker: w, number: number, call: c}
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for until := time.Now().Add(c.Wait); ; <-tick.C {
+		w.reaper.begin(number, c.Intent, c.Mode)
+		result, err := w.make(ctx, h)
+		said := answer{
+			Mode: c.Mode, Intent: c.Intent, Call: number, Class: classOf(err), Raw: result.Raw, Replayed: result.Replayed,
+			ID: result.ID.String(), Runs: h.runs, Claims: w.reaper.claims(),
+		}
+		if err != nil {
+			said.Error = err.Error()
+		}
+		if said.Class.decided() || !c.Insist || time.Now().After(until) {
+			return w.tell(said)
+		}
+	}
+}
+
+// make makes the call in its mode, once.
+func (w *worker) make(ctx context.Context, h *handler) (result, error) {
+	switch h.call.Mode {
+	case txMode:
+		return h.inTx(ctx)
+	case batchMode:
+		return txidem.RunBatch(ctx, w.store, h.request(), h.queue)
+	case leasedMode:
+		return h.leased(ctx)
+	}
+	return txidem.Run(ctx, w.store, h.request(), h.run)
+}
+
+type result = txidem.Result[json.RawMessage]
 
 func (w *worker) tell(said answer) error {
 	line, err := json.Marshal(said)
@@ -133,7 +146,7 @@ func (w *worker) tell(said answer) error {
 	return w.reaper.tell(w.stdout, append(line, '\n'), said.Class.final() && !said.Replayed)
 }
 
-// classOf says what an error of Run means to the caller.
+// classOf says what an error of a call means to the caller.
 func classOf(err error) class {
 	var failure *toolcall.Failure
 	var pgErr *pgconn.PgError
@@ -142,14 +155,18 @@ func classOf(err error) class {
 		return done
 	case errors.As(err, &failure):
 		return failed
+	case errors.Is(err, txidem.ErrBlocked): // it may wrap what the handler returned, as the next one may
+		return blocked
+	case errors.Is(err, txidem.ErrOutcomeUnknown):
+		return unknown
 	case errors.Is(err, errBroken):
 		return released
 	case errors.Is(err, txidem.ErrInProgress):
 		return inProgress
 	case errors.Is(err, txidem.ErrKeyReused):
 		return reused
-	case errors.Is(err, txidem.ErrOutcomeUnknown):
-		return unknown
+	case errors.Is(err, txidem.ErrStaleSnapshot):
+		return conflict
 	case errors.As(err, &pgErr) && (pgErr.Code == "40001" || pgErr.Code == "40P01"):
 		return conflict
 	}

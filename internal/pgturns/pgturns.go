@@ -19,6 +19,7 @@ package pgturns
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +41,7 @@ type Scanner struct {
 // Turn is what one write makes the server execute. The zero value is a write that executes nothing.
 type Turn struct {
 	SQL      []string // in order
+	At       []int    // the bytes at which the messages begin that have them
 	Commits  bool     // one of the statements is COMMIT
 	CommitAt int      // the byte at which the message begins that has the last COMMIT in it, where Commits is true
 }
@@ -75,12 +77,12 @@ func (t Turn) Records() bool { return t.Has(RecordText) }
 
 // Has reports whether text is in one of the statements.
 func (t Turn) Has(text string) bool {
-	for _, sql := range t.SQL {
-		if strings.Contains(sql, text) {
-			return true
-		}
-	}
-	return false
+	return t.Find(text) >= 0
+}
+
+// Find returns the number of the first statement that has text in it, or -1.
+func (t Turn) Find(text string) int {
+	return slices.IndexFunc(t.SQL, func(sql string) bool { return strings.Contains(sql, text) })
 }
 
 // Is reports whether one of the statements is this one, in letters of any case.
@@ -98,7 +100,7 @@ func (t *Turn) add(sql string, at int) {
 	if sql == "" || strings.HasPrefix(sql, "--") && !strings.Contains(sql, "\n") {
 		return
 	}
-	t.SQL = append(t.SQL, sql)
+	t.SQL, t.At = append(t.SQL, sql), append(t.At, at)
 	if strings.EqualFold(sql, "commit") {
 		t.Commits, t.CommitAt = true, at
 	}

@@ -1,6 +1,7 @@
 package pgturns
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -109,6 +110,16 @@ func TestScanner_SaysWhereTheLastCommitBegins(t *testing.T) {
 	b := encode(t, append(append(front, executing("commit")...), &pgproto3.Sync{})...)
 	if got, want := connected(t).Turn(b).CommitAt, len(encode(t, front...)); got != want {
 		t.Errorf("COMMIT begins at %d, want %d", got, want)
+	}
+}
+
+func TestScanner_SaysWhereEachStatementBegins(t *testing.T) {
+	t.Parallel()
+	b := encode(t, join(executing("read"), executing("insert"), executing("commit"), []message{&pgproto3.Sync{}})...)
+	got := connected(t).Turn(b)
+	want := []int{0, len(encode(t, executing("read")...)), len(encode(t, join(executing("read"), executing("insert"))...))}
+	if !slices.Equal(got.At, want) || got.Find("insert into effect") != 1 || got.Find("nothing") != -1 {
+		t.Errorf("got %+v, want the statements at %v", got, want)
 	}
 }
 
