@@ -93,11 +93,10 @@ func (s *Store) claimTx(ctx context.Context, tx pgx.Tx, id *identity, expired *r
 		return nil, err
 	}
 	b := &pgx.Batch{}
-	b.Queue(sqlSavepoint)
+	b.Queue(sqlSavepoint).Exec(func(pgconn.CommandTag) error { c.behind = true; return nil })
 	s.queueClaim(b, s.sql.claimsTx, id, c.claim, &c.outer, &c.level)
 	b.Queue(s.sql.readTx, uuidOf(id), id.policy.InlineAnswer).Query(c.readRecord)
 	err = tx.SendBatch(ctx, b).Close()
-	c.behind = c.level != ""
 	if err == nil && c.won && c.serializable() {
 		err = s.reserveTx(ctx, c, expired)
 	}
