@@ -253,6 +253,7 @@ const (
 	codeIdleInTxTimeout = "25P03"
 	codeNoTx            = "25P01"
 	codeTxAborted       = "25P02"
+	codeNoSavepoint     = "3B001"
 	codePrivilege       = "42501"
 	codeBadLogin        = "28000"
 	codeBadPassword     = "28P01"

@@ -93,20 +93,19 @@ func (s *Store) claimTx(ctx context.Context, tx pgx.Tx, id *identity, expired *r
 		return nil, err
 	}
 	b := &pgx.Batch{}
-	b.Queue(sqlSavepoint)
+	b.Queue(sqlSavepoint).Exec(func(pgconn.CommandTag) error { c.behind = true; return nil })
 	s.queueClaim(b, s.sql.claimsTx, id, c.claim, &c.outer, &c.level)
 	b.Queue(s.sql.readTx, uuidOf(id), id.policy.InlineAnswer).Query(c.readRecord)
 	err = tx.SendBatch(ctx, b).Close()
-	c.behind = c.level != ""
 	if err == nil && c.won && c.serializable() {
 		err = s.reserveTx(ctx, c, expired)
 	}
 	if err != nil {
-		c.undo(ctx)
+		_ = c.undo(ctx)
 		return nil, s.explainTx(ctx, err)
 	}
 	if !c.won || c.decided(id.policy) {
-		c.undo(ctx)
+		_ = c.undo(ctx)
 	}
 	return c, nil
 }
@@ -146,7 +145,7 @@ func (s *Store) reserveTx(ctx context.Context, c *txClaim, expired *record) erro
 		c.record = expired // it is back after a roll-back: then the failure must replace it
 		return err
 	}
-	c.undo(ctx)
+	_ = c.undo(ctx)
 	if c.won = false; c.behind {
 		return err
 	}
@@ -180,7 +179,7 @@ func (s *Store) replayTx(ctx context.Context, c *txClaim) (outcome, error) {
 // executeTx runs the handler and writes the record. When it returns, the savepoint is gone, with or without what the handler
 // wrote (also where the handler ended the goroutine).
 func (s *Store) executeTx(ctx context.Context, c *txClaim, h handler) (outcome, error) {
-	defer func() { c.undo(ctx) }()
+	defer func() { _ = c.undo(ctx) }()
 	queued := &pgx.Batch{}
 	answer, err := handle(ctx, c.id, c.claim, queued, h)
 	if err = c.check(err, c.id.policy); err == nil {
@@ -197,7 +196,7 @@ func (s *Store) executeTx(ctx context.Context, c *txClaim, h handler) (outcome, 
 		if out, err = s.failTx(ctx, c, failure, err); !errors.Is(err, errEscaped) {
 			return out, err
 		}
-	} else if c.status() == txOpen && isEscape(c.guard(ctx, s)) {
+	} else if c.gone(ctx, s) {
 		err = errEscaped
 	}
 	if errors.Is(err, errEscaped) { // the caller's transaction is over, and with it the lock
@@ -206,12 +205,19 @@ func (s *Store) executeTx(ctx context.Context, c *txClaim, h handler) (outcome, 
 	return outcome{}, err
 }
 
-// guard fails when the transaction is no longer the claim's.
-func (c *txClaim) guard(ctx context.Context, s *Store) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
-	_, err := c.tx.Exec(ctx, s.sql.guard)
-	return err
+// gone reports whether the transaction that is open is no longer the claim's. One that is aborted can only tell that by its
+// savepoint, to which it goes back.
+func (c *txClaim) gone(ctx context.Context, s *Store) bool {
+	switch c.status() {
+	case txOpen:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		_, err := c.tx.Exec(ctx, s.sql.guard)
+		return isEscape(err)
+	case txAborted:
+		return hasCode(c.undo(ctx), codeNoSavepoint)
+	}
+	return false
 }
 
 // finishTx is the last turn: what the handler queued, the record, and the end of the savepoint.
@@ -235,7 +241,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 	case released:
 		c.behind = false
 		return rec, nil
-	case v.escaped, v.queued == nil && isEscape(v.ours):
+	case v.escaped, v.queued == nil && (isEscape(v.ours) || errors.Is(v.ours, pgx.ErrNoRows)): // no rows: the reserved one is gone
 		return nil, errEscaped
 	case v.queued == nil && s.isRival(v.ours):
 		return nil, errLost
@@ -259,7 +265,9 @@ func (s *Store) failTx(ctx context.Context, c *txClaim, failure *toolcall.Failur
 		guarded = false
 		b.Queue(s.sql.guard).Exec(func(pgconn.CommandTag) error { guarded = true; return nil })
 		b.Queue(sqlRollbackTo)
-	} else if _, err := c.tx.Exec(ctx, sqlRollbackTo); err != nil {
+	} else if _, err := c.tx.Exec(ctx, sqlRollbackTo); hasCode(err, codeNoSavepoint) {
+		return outcome{}, errEscaped
+	} else if err != nil {
 		return outcome{}, s.explainTx(ctx, err)
 	}
 	rec := newRecord(c.id, c.token, stateFailed, stored)
@@ -283,19 +291,22 @@ func (s *Store) failTx(ctx context.Context, c *txClaim, failure *toolcall.Failur
 
 // undo goes back to the savepoint, if it is there, and removes it. It leaves behind set where it could not: then the
 // transaction is of no more use.
-func (c *txClaim) undo(ctx context.Context) {
-	status := c.status()
-	if !c.behind || status != txOpen && status != txAborted {
-		return
+func (c *txClaim) undo(ctx context.Context) error {
+	if !c.behind {
+		return nil
+	}
+	if status := c.status(); status != txOpen && status != txAborted {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	for _, sql := range [...]string{sqlRollbackTo, sqlRelease} { // nothing but a ROLLBACK can be prepared where the transaction is aborted
 		if _, err := c.tx.Exec(ctx, sql); err != nil {
-			return
+			return err
 		}
 	}
 	c.behind = false
+	return nil
 }
 
 // unprotectedTx runs the handler behind a savepoint and nothing else (Policy.Disabled).
@@ -308,7 +319,7 @@ func (s *Store) unprotectedTx(ctx context.Context, tx pgx.Tx, id *identity, h ha
 		return outcome{}, s.explainTx(ctx, err)
 	}
 	c.behind = true
-	defer func() { c.undo(ctx) }()
+	defer func() { _ = c.undo(ctx) }()
 	queued := &pgx.Batch{}
 	answer, err := handle(ctx, id, c.claim, queued, h)
 	if err = c.check(err, id.policy); errors.Is(err, errEscaped) {

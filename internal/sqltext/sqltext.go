@@ -10,6 +10,7 @@ package sqltext
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Statements splits SQL at its semicolons. Parts without a word or any other sign, such as comments, are left out.
@@ -61,11 +62,10 @@ const (
 
 // token returns the kind and the size of what sql, which is not empty, begins with.
 func token(sql string) (kind, int) {
+	if n := gap(sql); n > 0 {
+		return space, n
+	}
 	switch {
-	case strings.HasPrefix(sql, "--"):
-		return space, through(sql, "\n")
-	case strings.HasPrefix(sql, "/*"):
-		return space, comment(sql)
 	case sql[0] == '\'' || sql[0] == '"':
 		return quoted, quote(sql, false)
 	case sql[0] == ';':
@@ -76,26 +76,35 @@ func token(sql string) (kind, int) {
 		}
 		return other, 1
 	}
-	n := strings.IndexFunc(sql, func(r rune) bool { return !inWord(r) })
+	n := strings.IndexFunc(sql, func(r rune) bool { return !inWord(r) && r != '$' }) // a name may hold a $, behind its first letter
 	switch {
 	case n < 0:
 		return word, len(sql)
-	case n == 0 && unicode.IsSpace(rune(sql[0])):
-		return space, 1
 	case n == 0:
 		return other, 1
 	case sql[n] == '\'' && strings.EqualFold(sql[:n], "e"):
-		return quoted, n + quote(sql[n:], true)
+		return quoted, n + escaped(sql[n:])
 	}
 	return word, n
 }
 
-func inWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+// inWord follows the server, for which any sign beyond ASCII is a letter.
+func inWord(r rune) bool {
+	return r == '_' || r >= utf8.RuneSelf || unicode.IsLetter(r) || unicode.IsDigit(r)
+}
 
 // through returns the size of what ends with the end, or of all of it.
 func through(sql, end string) int {
 	if i := strings.Index(sql, end); i >= 0 {
 		return i + len(end)
+	}
+	return len(sql)
+}
+
+// lineComment returns the size of a comment up to the end of its line, which a carriage return is as well.
+func lineComment(sql string) int {
+	if i := strings.IndexAny(sql, "\r\n"); i >= 0 {
+		return i + 1
 	}
 	return len(sql)
 }
@@ -133,6 +142,37 @@ func quote(sql string, escapes bool) int {
 		}
 	}
 	return len(sql)
+}
+
+// escaped returns the size of a string with escapes. It goes on, with escapes, in what is quoted on the next line.
+func escaped(sql string) int {
+	end := quote(sql, true)
+	for at := end; at < len(sql); {
+		if sql[at] == '\'' {
+			at += quote(sql[at:], true)
+			end = at
+			continue
+		}
+		n := gap(sql[at:])
+		if n == 0 {
+			break
+		}
+		at += n
+	}
+	return end
+}
+
+// gap returns the size of the comment or the space that sql begins with, or 0.
+func gap(sql string) int {
+	switch {
+	case strings.HasPrefix(sql, "--"):
+		return lineComment(sql)
+	case strings.HasPrefix(sql, "/*"):
+		return comment(sql)
+	case unicode.IsSpace(rune(sql[0])) && sql[0] < utf8.RuneSelf:
+		return 1
+	}
+	return 0
 }
 
 // dollarTag returns the $tag$ that sql begins with, or nothing.

@@ -21,6 +21,13 @@ func TestStatements(t *testing.T) {
 		"select $1; commit":       {"select $1", " commit"},   // a parameter opens no quote
 		"select 'open; commit":    {"select 'open; commit"},
 		"select $a$ open; commit": {"select $a$ open; commit"},
+		// What a server reads as two statements must not look like one.
+		"select 1 a$x$; commit; select 1 b$x$":            {"select 1 a$x$", " commit", " select 1 b$x$"},    // a name may hold a $
+		"select 1 -- no\r; commit":                        {"select 1 -- no\r", " commit"},                   // a carriage return ends a comment
+		"select e'a'\n'\\' '; commit; select '1'":         {"select e'a'\n'\\' '", " commit", " select '1'"}, // the string goes on in the next line
+		"select e'a' --\n /**/ '\\' '; commit; select ''": {"select e'a' --\n /**/ '\\' '", " commit", " select ''"},
+		"select $\u2026$ ' $\u2026$ ; commit; select ''":  {"select $\u2026$ ' $\u2026$ ", " commit", " select ''"}, // any sign beyond ASCII is a letter
+		"select 1 a\u2026$x$; commit; select 1 b$x$":      {"select 1 a\u2026$x$", " commit", " select 1 b$x$"},
 	} {
 		if diff := cmp.Diff(want, Statements(sql)); diff != "" {
 			t.Errorf("Statements(%q) (-want +got):\n%s", sql, diff)
