@@ -37,6 +37,12 @@ bench: ## Say what protection costs, as ratios to a bare transaction in the same
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench
 
+.PHONY: bench-growth
+bench-growth: ## Say what a large table costs: calls at 10^4 to 10^7 records, and the sweeper (ARGS="-sizes 1e4,1e6 -time 20s" takes less)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench growth $(ARGS)
+
 .PHONY: which-pg
 which-pg: ## Say which Postgres tests and demos would use
 	@$(GO) run ./internal/devpg/withpg

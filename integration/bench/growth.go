@@ -20,6 +20,7 @@ type growth struct {
 	heap     []heapMark
 	sweeps   sweepFigures
 	loading  time.Duration
+	settings string // of the server, that matter for large tables
 }
 
 // runGrowth loads, measures and prints the report on stdout, its progress on stderr.
@@ -66,8 +67,12 @@ func (g *growth) open(ctx context.Context) error {
 		}
 	}
 	g.markHeap("at the start")
-	return nil
+	return g.largest().db.admin.QueryRow(ctx, sqlSettings).Scan(&g.settings)
 }
+
+const sqlSettings = `
+select 'shared_buffers ' || current_setting('shared_buffers') || ', max_wal_size ' || current_setting('max_wal_size') ||
+       ', checkpoint_timeout ' || current_setting('checkpoint_timeout') || ', autovacuum ' || current_setting('autovacuum')`
 
 // close leaves nothing behind, whatever there is.
 func (g *growth) close(ctx context.Context) error {

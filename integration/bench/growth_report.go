@@ -11,8 +11,8 @@ import (
 // report prints the table, and last the line that programs read.
 func (g *growth) report(w io.Writer, took time.Duration) error {
 	t := &strings.Builder{}
-	fmt.Fprintf(t, "PostgreSQL %s (%s)\n%s; %d CPUs for server and client\n",
-		g.server.Version(), g.server.Source(), g.largest().db.durability, runtime.NumCPU())
+	fmt.Fprintf(t, "PostgreSQL %s (%s)\n%s, %s; %d CPUs for server and client\n",
+		g.server.Version(), g.server.Source(), g.largest().db.durability, g.settings, runtime.NumCPU())
 	fmt.Fprintf(t, "%v per size in turns of at most %v, %d worker(s), a sweep each %v; %.0f s in all, %.0f s of them loading\n",
 		g.options.time, turnTime, g.options.workers, sweepEvery, took.Seconds(), g.loading.Seconds())
 	if g.largest().db.checkpoint != "" {

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/txidem"
+)
+
+// A whole run, a quick one. It counts the rows of its tables itself, so that it ends without an error says that each
+// holds what was loaded and called, less what was swept.
+func TestGrowth_Q02_EndsWithTheLine(t *testing.T) {
+	t.Parallel()
+	o, err := parseGrowth([]string{"-quick"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.url = dbtest.URL(t)
+	var out, progress bytes.Buffer
+	if err := runGrowth(t.Context(), o, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	form := regexp.MustCompile(`^growth: p50_1e4/1e2=\d+\.\d\d p99_1e4/1e2=\d+\.\d\d sweep_per_s=[1-9]\d* sweep_idle_ms=\d+\.\d\d wal_per_call=[1-9]\d*$`)
+	if last := lines[len(lines)-1]; !form.MatchString(last) {
+		t.Errorf("the last line is\n%s", last)
+	}
+	for _, name := range []string{"1e2", "1e3", "1e4"} {
+		if n := strings.Count(out.String(), "\n  "+name+" "); n != 1 {
+			t.Errorf("%s has %d lines in the table:\n%s", name, n, out.String())
+		}
+		if n := strings.Count(progress.String(), "growth: "+name+": records kept for "); n != 2 {
+			t.Errorf("%d loads of %s were shown:\n%s", n, name, progress.String())
+		}
+	}
+	if n := strings.Count(progress.String(), "(100 %)"); n != 2*3+sweepRuns {
+		t.Errorf("%d loads came to their end:\n%s", n, progress.String())
+	}
+	noSchemaLeft(t, o.url)
+}
+
+func noSchemaLeft(t *testing.T, url string) {
+	t.Helper()
+	var left int
+	err := dbtest.PoolAt(t, url, nil).QueryRow(t.Context(), `select count(*) from pg_namespace where nspname like 'txonce_growth%'`).Scan(&left)
+	if err != nil || left > 0 {
+		t.Errorf("%d schemas are left, %v", left, err)
+	}
+}
+
+// stopper is a progress that calls stop when it hears the words.
+type stopper struct {
+	words string
+	stop  func()
+}
+
+func (s stopper) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.words) {
+		s.stop()
+	}
+	return len(p), nil
+}
+
+// Whatever an interrupt breaks, a server that stays is as it was.
+func TestGrowth_InterruptLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{"will need about", "1e3: records kept", "vacuum, analyze", "round 1 of", "expired records", "sweeping nothing"} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := growthOptions{sizes: []int{100, 1000}, time: 10 * time.Millisecond, workers: 1, expire: 100, url: dbtest.URL(t)}
+			err := runGrowth(ctx, o, io.Discard, stopper{words, cancel})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			noSchemaLeft(t, o.url)
+		})
+	}
+}
+
+// grown opens tables for the sizes in a database of the test's own.
+func grown(t *testing.T, sizes ...int) *growth {
+	t.Helper()
+	ctx := t.Context()
+	server, err := devpg.Start(ctx, &devpg.Config{URL: dbtest.URL(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &growth{server: server, progress: io.Discard, options: growthOptions{sizes: sizes, time: time.Millisecond, workers: 2, expire: 10}}
+	t.Cleanup(func() {
+		if err := g.close(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// query returns the one row of the statement, in which %s is the table.
+func (s *size) query(t *testing.T, sql string, into ...any) {
+	t.Helper()
+	if err := s.db.admin.QueryRow(t.Context(), fmt.Sprintf(sql, s.db.calls+".call")).Scan(into...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is loaded are records of txidem in every respect: of the size of a call's, replayed, compared.
+func TestLoad_WritesRecordsOfCalls(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s, ctx := g.sizes[0], t.Context()
+	if err := g.copyRecords(ctx, s, 9, longRetention, 0, "records"); err != nil { // 9: numbers of one digit
+		t.Fatal(err)
+	}
+	var key string
+	s.query(t, `select substr(key, 3) from %s where key <> 'x:a pattern' limit 1`, &key)
+	if err := callReplay(ctx, s.link, key); err != nil {
+		t.Errorf("a record that was loaded: %v", err)
+	}
+	other := request(key)
+	other.Args = []byte(`{"order_id": "another"}`)
+	if _, err := txidem.Run(ctx, s.link.store, other, s.link.handler(key)); !errors.Is(err, txidem.ErrKeyReused) {
+		t.Errorf("other arguments under its key: %v, want ErrKeyReused", err)
+	}
+	if err := callOurs(ctx, s.link, newWorkers(1, nil)[0].newKey()); err != nil {
+		t.Fatal(err)
+	}
+	var sizes, answers, ids int
+	s.query(t, `select count(distinct pg_column_size(c.*)), count(distinct answer), count(distinct id) from %s c where key <> 'x:a pattern'`,
+		&sizes, &answers, &ids)
+	if sizes != 1 || answers != 9 || ids != 10 { // the call's answer is that of the first record
+		t.Errorf("%d sizes of record, %d answers, %d ids; want 1, 9, 10", sizes, answers, ids)
+	}
+}
+
+// A seventeenth is kept for ten minutes, the rest for a day, and all expire evenly over the coming time.
+func TestLoad_R12_MixesRetentions(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 170, 1000)
+	if err := g.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range g.sizes {
+		for retention, want := range map[time.Duration]int{shortRetention: s.records / 17, longRetention: s.records - s.records/17} {
+			var n, quarters, expired int
+			var spread time.Duration
+			s.query(t, `
+				select count(*), max(expires_at) - min(expires_at), count(*) filter (where expires_at < now()),
+				       count(distinct floor(4 * extract(epoch from expires_at - now()) / extract(epoch from expires_at - finished_at)))
+				  from %s where key <> 'x:a pattern' and expires_at - finished_at = make_interval(secs => `+fmt.Sprint(retention.Seconds())+`)`,
+				&n, &spread, &expired, &quarters)
+			even := retention - retention/time.Duration(want)
+			if n != want || expired > 0 || quarters < 4 || (spread-even).Abs() > time.Millisecond {
+				t.Errorf("%s, %v: %d records (want %d), %d expired, in %d quarters, over %v (want %v)", s.name, retention, n, want, expired, quarters, spread, even)
+			}
+		}
+		if err := s.verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLoad_RefusesATableThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s := g.sizes[0]
+	if _, err := s.db.admin.Exec(t.Context(), `alter table `+s.db.calls+`.call rename column answer to reply`); err != nil {
+		t.Fatal(err)
+	}
+	s.link.pool.Reset() // its plans are of the old table
+	err := g.copyRecords(t.Context(), s, 1, longRetention, 0, "records")
+	if err == nil || !strings.Contains(err.Error(), "no column answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A column that comes with a later migration is copied like any other.
+func TestLoad_D07_TakesNewColumns(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s := g.sizes[0]
+	_, err := s.db.admin.Exec(t.Context(), `alter table `+s.db.calls+`.call add leased boolean not null default false, add lease_until timestamptz`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.link.pool.Reset() // its plans are of the old table
+	if err := g.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	s.query(t, `select count(*) from %s where not leased and lease_until is null`, &n)
+	if n != 101 {
+		t.Errorf("%d records, want 100 and the pattern", n)
+	}
+}
+
+// The calls of a turn are forgotten at once, so that the table keeps its size; the sweeper takes what has expired, and all
+// is counted.
+func TestTurn_R12_SweepsBesideCalls(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s, ctx := g.sizes[0], t.Context()
+	if err := s.turn(ctx, newWorkers(2, nil), 20*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	var calls, brief int
+	s.query(t, `select count(*), count(*) filter (where expires_at - finished_at < interval '501 ms') from %s where key <> 'x:a pattern'`, &calls, &brief)
+	if calls != brief || calls < 3 {
+		t.Errorf("%d of %d calls are kept briefly", brief, calls)
+	}
+	if err := g.copyRecords(ctx, s, 1500, time.Second, time.Minute, "expired"); err != nil {
+		t.Fatal(err)
+	}
+	stop := s.sweepBeside(ctx)
+	deleted, err := stop()
+	if err != nil || deleted < 1500 {
+		t.Errorf("%d deleted, %v; want 1500 or more, also when it is stopped at once", deleted, err)
+	}
+	if err := s.verify(ctx); err != nil {
+		t.Error(err)
+	}
+	turn := s.turns[0]
+	if turn.calls < 2 || turn.quietCalls < 2 || turn.p50 <= 0 || turn.quietWAL <= 0 || turn.wal <= 0 || s.all.n != turn.calls {
+		t.Errorf("%+v, %d times", turn, s.all.n)
+	}
+}
+
+func TestSizeVerify_MissesNothing(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s, ctx := g.sizes[0], t.Context()
+	if err := g.load(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.verify(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []func(by int){
+		func(by int) { s.made.records += by }, func(by int) { s.made.effects += by }, func(by int) { s.gone += by },
+	} {
+		wrong(1)
+		if err := g.verify(ctx); err == nil || !strings.Contains(err.Error(), "should have left") {
+			t.Errorf("one more: %v", err)
+		}
+		wrong(-1)
+	}
+}
+
+// A timed sweep must have swept what was there, or its rate means nothing.
+func TestSweepMany_R12_FailsWhenRecordsStay(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	_, err := g.sizes[0].db.admin.Exec(t.Context(), `
+		create function pg_temp.stay() returns trigger language plpgsql as 'begin new.expires_at = null; return new; end';
+		create trigger stay before insert on `+g.sizes[0].db.calls+`.call for each row execute function pg_temp.stay()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.sweepMany(t.Context()); err == nil || !strings.Contains(err.Error(), "a sweep deleted 0 of 10") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Passes that had something to do are no idle passes.
+func TestIdle_Q02_MeasuresOnlyEmptyPasses(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s, ctx := g.sizes[0], t.Context()
+	if err := g.copyRecords(ctx, s, 50, 30*time.Second, 0, "records that expire soon"); err != nil {
+		t.Fatal(err)
+	}
+	first, others, err := s.idle(ctx)
+	if err != nil || first <= 0 || others <= 0 {
+		t.Errorf("%v, %v, %v", first, others, err)
+	}
+	if s.gone != 50 {
+		t.Errorf("%d records were taken out of the way, want 50", s.gone)
+	}
+	if err := s.verify(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHistogram_IsExactToHalfAPerCent(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var h histogram
+	if got := h.quantile(1, 2); got != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+	var all []time.Duration
+	for range 10_000 {
+		d := time.Duration(float64(time.Microsecond) * math.Exp(16*rng.Float64())) // up to nine seconds
+		all = append(all, d)
+		h.add(d)
+	}
+	slices.Sort(all)
+	for _, per1000 := range []int{0, 10, 500, 990, 999} {
+		want := float64(all[len(all)*per1000/1000])
+		if got := float64(h.quantile(per1000, 1000)); math.Abs(got/want-1) > 0.006 {
+			t.Errorf("quantile %d/1000: %v, want %v", per1000, got, want)
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	m := newMeter(&out, "1e7", 1000)
+	m.at(100)
+	if out.String() != "" {
+		t.Errorf("after no time: %q", out.String())
+	}
+	long := time.Now().Add(-20 * time.Second)
+	m.began, m.shown = long, long
+	m.at(250)
+	m.at(300)
+	m.at(1000)
+	form := regexp.MustCompile(`^growth: 1e7: 250 of 1000 \(25 %\), 1\d a second, 1m\ds to go\ngrowth: 1e7: 1000 of 1000 \(100 %\), \d+ a second\n$`)
+	if !form.MatchString(out.String()) {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestSpace_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	if need := needed(11_000_000, 440); need < 8e9 || need > 20e9 {
+		t.Errorf("10^7 records need %s", gigabytes(need))
+	}
+	if err := enough(2e9, 2e9, "there"); err != nil {
+		t.Error(err)
+	}
+	err := enough(13e9, 5e9, "there")
+	for _, word := range []string{"5.0 GB", "13.0 GB", "there", "TMPDIR", "-sizes"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %s", err, word)
+		}
+	}
+}
+
+func TestParseGrowth(t *testing.T) {
+	t.Parallel()
+	o, err := parseGrowth(nil, io.Discard)
+	if err != nil || !slices.Equal(o.sizes, []int{1e4, 1e6, 1e7}) || o.time != time.Minute || o.expire != 200_000 || o.workers != 1 {
+		t.Errorf("by default %+v, %v", o, err)
+	}
+	o, err = parseGrowth([]string{"-sizes", "1e5, 200", "-time", "2s", "-workers", "4", "-expire", "7"}, io.Discard)
+	if err != nil || !slices.Equal(o.sizes, []int{200, 1e5}) || o.time != 2*time.Second || o.expire != 7 || o.workers != 4 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, bad := range [][]string{
+		{"-sizes", "1e4"}, {"-sizes", "1e4,1e4"}, {"-sizes", "1e3,1e4,1e4"}, {"-sizes", "99,1e4"}, {"-sizes", "1e4,1e10"}, {"-sizes", "100.5,1e4"},
+		{"-sizes", "many,1e4"}, {"-sizes", "nan,1e4"}, {"-sizes", ""},
+		{"-time", "0"}, {"-workers", "0"}, {"-workers", "65"}, {"-expire", "0"}, {"more"}, {"-what"},
+	} {
+		if _, err := parseGrowth(bad, io.Discard); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestCommand_ExitStatus(t *testing.T) {
+	t.Parallel()
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		args []string
+		want int
+		says string
+	}{
+		{t.Context(), []string{"growth", "-h"}, exitGood, "-sizes"},
+		{t.Context(), []string{"growth", "-rounds", "3"}, exitUsage, "-rounds"},
+		{t.Context(), []string{"-sizes", "1e4"}, exitUsage, "-sizes"},
+		{t.Context(), []string{"-h"}, exitGood, "-rounds"},
+		{interrupted, []string{"growth", "-quick"}, exitInterrupted, "growth: interrupted"},
+		{interrupted, []string{"-quick"}, exitInterrupted, "bench: interrupted"},
+	} {
+		var says strings.Builder
+		if got := command(c.ctx, c.args, io.Discard, &says); got != c.want || !strings.Contains(says.String(), c.says) {
+			t.Errorf("%q: status %d, want %d; it says\n%s", c.args, got, c.want, says.String())
+		}
+	}
+}
