@@ -123,8 +123,8 @@ func (db *database) tally(ctx context.Context) (t tally, err error) {
 	return t, err
 }
 
-// written returns the bytes of WAL written so far.
+// written returns the bytes of WAL so far, also of commits that did not wait for it.
 func (db *database) written(ctx context.Context) (bytes int64, err error) {
-	err = db.admin.QueryRow(ctx, `select (pg_current_wal_lsn() - '0/0')::bigint`).Scan(&bytes)
+	err = db.admin.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&bytes)
 	return bytes, err
 }
