@@ -85,8 +85,8 @@ func (g *growth) sweepLines(w io.Writer) {
 	for i, rate := range f.rates {
 		fmt.Fprintf(w, "%s %.0f/s (calls meanwhile: p50 %s)", comma(i), rate, micro(f.beside[i]))
 	}
-	fmt.Fprintf(w, "\nsweeping nothing, %d rows deleted before and no vacuum since: %s ms the first time, then %s ms; after a vacuum %s ms\n",
-		g.largest().gone, milli(f.first), milli(f.idle), milli(f.vacuumed))
+	fmt.Fprintf(w, "\nsweeping nothing, %d rows deleted before: %s ms the first time, then %s ms; after a vacuum %s ms\n",
+		f.dead, milli(f.first), milli(f.idle), milli(f.vacuumed))
 }
 
 func milli(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }

@@ -105,6 +105,22 @@ func TestGrowth_CountsInTheEnd(t *testing.T) {
 	}
 }
 
+// What expires during the vacuum is gone before it: what is deleted later leaves entries in the index again.
+func TestSweepNothing_Q02_NothingIsDeletedBehindTheVacuum(t *testing.T) {
+	t.Parallel()
+	g := grown(t, 100)
+	s, ctx := g.sizes[0], t.Context()
+	if err := g.copyRecords(ctx, s, 100, 20*time.Minute, 0, "records that expire later"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.sweepNothing(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if g.sweeps.dead >= 10 || s.gone < 70 || s.gone > 80 || g.sweeps.vacuumed <= 0 { // 5 and 75, but for time that passed
+		t.Errorf("%d were deleted in front of the first passes, %d in all; %+v", g.sweeps.dead, s.gone, g.sweeps)
+	}
+}
+
 func TestDatabase_IsDroppedAlsoWhenTheConnectionIsGone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -314,6 +330,9 @@ func TestIdle_Q02_MeasuresOnlyEmptyPasses(t *testing.T) {
 	g := grown(t, 100)
 	s, ctx := g.sizes[0], t.Context()
 	if err := g.copyRecords(ctx, s, 50, 30*time.Second, 0, "records that expire soon"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.clear(ctx, aheadOfPasses); err != nil {
 		t.Fatal(err)
 	}
 	first, others, err := s.idle(ctx)

@@ -10,6 +10,7 @@ import (
 type sweepFigures struct {
 	rates    []float64       // rows a second, beside calls
 	beside   []time.Duration // medians of those calls
+	dead     int             // rows that had been deleted by then, ever
 	first    time.Duration   // the first pass with nothing to sweep
 	idle     time.Duration   // the median of those that follow
 	vacuumed time.Duration   // the same after a vacuum
@@ -84,17 +85,27 @@ func (s *size) callBeside(ctx context.Context, workers []*worker) (stop func() (
 	}
 }
 
-// sqlDue deletes what would expire while we want nothing to expire.
-const sqlDue = `delete from %s.call where expires_at < clock_timestamp() + interval '1 minute'`
+// How far ahead records are deleted that would expire while nothing is to expire.
+const (
+	aheadOfPasses = time.Minute
+	aheadOfVacuum = 15 * time.Minute // which takes its time
+)
 
-// sweepNothing measures passes that find nothing, with the entries of deleted rows still in the index and without them.
+// sweepNothing measures passes that find nothing, with the entries of deleted rows still in the index, and without them.
 func (g *growth) sweepNothing(ctx context.Context) (err error) {
 	s := g.largest()
 	g.say("%s: sweeping nothing", s.name)
+	if err := s.clear(ctx, aheadOfPasses); err != nil {
+		return err
+	}
+	g.sweeps.dead = s.gone
 	if g.sweeps.first, g.sweeps.idle, err = s.idle(ctx); err != nil {
 		return err
 	}
 	g.say("%s: vacuum, then sweeping nothing", s.name)
+	if err := s.clear(ctx, aheadOfVacuum); err != nil { // nothing may be deleted behind the vacuum
+		return err
+	}
 	if _, err := s.db.admin.Exec(ctx, `vacuum `+s.db.calls+`.call`); err != nil {
 		return err
 	}
@@ -105,6 +116,15 @@ func (g *growth) sweepNothing(ctx context.Context) (err error) {
 	return nil
 }
 
+const sqlClear = `delete from %s.call where expires_at < clock_timestamp() + make_interval(secs => $1)`
+
+// clear deletes what will expire soon.
+func (s *size) clear(ctx context.Context, ahead time.Duration) error {
+	tag, err := s.db.admin.Exec(ctx, fmt.Sprintf(sqlClear, s.db.calls), ahead.Seconds())
+	s.gone += int(tag.RowsAffected())
+	return err
+}
+
 const (
 	idlePasses = 21
 	mostPasses = 1000 // in which so many must be idle
@@ -112,11 +132,6 @@ const (
 
 // idle returns how long the first pass took that deleted nothing, and the median of those behind it.
 func (s *size) idle(ctx context.Context) (first, others time.Duration, err error) {
-	tag, err := s.db.admin.Exec(ctx, fmt.Sprintf(sqlDue, s.db.calls))
-	if err != nil {
-		return 0, 0, err
-	}
-	s.gone += int(tag.RowsAffected())
 	var took []time.Duration
 	for range mostPasses {
 		began := time.Now()
