@@ -23,7 +23,11 @@ func (b *bench) of(shape int, set setting, number func(sample) float64) []float6
 
 // ratio compares two shapes slice by slice, each with the other's in the same pass.
 func (b *bench) ratio(shape, to int, set setting, number func(sample) float64) ratio {
-	of, per := b.of(shape, set, number), b.of(to, set, number)
+	return ratioOf(b.of(shape, set, number), b.of(to, set, number))
+}
+
+// ratioOf compares numbers pair by pair. It overwrites the first ones.
+func ratioOf(of, per []float64) ratio {
 	for i := range of {
 		of[i] /= per[i]
 	}

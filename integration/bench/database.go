@@ -35,11 +35,18 @@ func openDatabase(ctx context.Context, url string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &database{server: server, calls: fmt.Sprint("txonce_bench_", os.Getpid())}
-	app := db.calls + "_app"
-	db.sql = queriesFor(app, db.calls)
+	db, err := newDatabase(ctx, server, fmt.Sprint("txonce_bench_", os.Getpid()))
+	if err != nil {
+		return nil, errors.Join(err, server.Stop())
+	}
+	return db, nil
+}
+
+// newDatabase makes our tables in the schemas calls and calls_app.
+func newDatabase(ctx context.Context, server *devpg.Server, calls string) (*database, error) {
+	db := &database{server: server, calls: calls, sql: queriesFor(calls+"_app", calls)}
 	if err := db.prepare(ctx); err != nil {
-		return nil, errors.Join(err, db.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, db.drop(context.WithoutCancel(ctx)))
 	}
 	return db, nil
 }
@@ -65,12 +72,21 @@ func (db *database) prepare(ctx context.Context) (err error) {
 
 // close drops what was made, also in a server that stays.
 func (db *database) close(ctx context.Context) error {
-	var err error
-	if db.admin != nil {
-		_, err = db.admin.Exec(ctx, db.sql.drop)
-		err = errors.Join(err, db.admin.Close(ctx))
+	return errors.Join(db.drop(ctx), db.server.Stop())
+}
+
+// drop drops what was made and disconnects. An interrupt inside a statement has closed the connection.
+func (db *database) drop(ctx context.Context) (err error) {
+	if db.admin == nil {
+		return nil
 	}
-	return errors.Join(err, db.server.Stop())
+	if db.admin.IsClosed() {
+		if db.admin, err = pgx.ConnectConfig(ctx, db.admin.Config()); err != nil {
+			return err
+		}
+	}
+	_, err = db.admin.Exec(ctx, db.sql.drop)
+	return errors.Join(err, db.admin.Close(ctx))
 }
 
 // empty makes all tables empty and writes out what earlier cells have left to write.
@@ -78,6 +94,11 @@ func (db *database) empty(ctx context.Context) error {
 	if _, err := db.admin.Exec(ctx, db.sql.empty); err != nil {
 		return err
 	}
+	return db.writeOut(ctx)
+}
+
+// writeOut makes a checkpoint, where it may.
+func (db *database) writeOut(ctx context.Context) error {
 	if db.checkpoint != "" {
 		return nil
 	}
@@ -102,8 +123,8 @@ func (db *database) tally(ctx context.Context) (t tally, err error) {
 	return t, err
 }
 
-// written returns the bytes of WAL written so far.
+// written returns the bytes of WAL so far, also of commits that did not wait for it.
 func (db *database) written(ctx context.Context) (bytes int64, err error) {
-	err = db.admin.QueryRow(ctx, `select (pg_current_wal_lsn() - '0/0')::bigint`).Scan(&bytes)
+	err = db.admin.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&bytes)
 	return bytes, err
 }

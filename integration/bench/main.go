@@ -3,6 +3,7 @@
 //
 //	go run ./integration/bench            # about five minutes
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
+//	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -32,15 +33,31 @@
 //
 // A number in the table is the median of all slices. A ratio is the median of the ratios of slices that were neighbours;
 // behind it is the range in which the middle half of those lies.
+//
+// # Growth
+//
+// "bench growth" compares calls on tables of 10^4, 10^6 and 10^7 records (Q02), and measures the sweeper (R12). Each size has a
+// schema of its own in one database; all are loaded first, by COPY of rows that are a call's own but for key, answer and
+// times. Nine calls in ten were to be remembered for ten minutes and one for a day, as far as the shares in the tables go, and
+// what was loaded expires evenly over that time. Autovacuum is on.
+//
+// Then the sizes take turns of a few seconds: first calls, with a sweeper beside them. The calls of a turn are forgotten
+// half a second after they were made, so that the sweeper has about as much to delete as is written, and the
+// table keeps its size. WAL per call is that of a short part of each turn, in which nobody sweeps.
+//
+// Then expired records are loaded into the largest table and swept at once, beside calls; then the sweeper finds nothing.
+// In the end the rows of all tables are counted: what was loaded and called, less what was swept.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -53,16 +70,55 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	o, err := parseOptions(os.Args[1:], os.Stderr)
-	if err != nil {
-		os.Exit(2) // package flag has said why
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit statuses.
+const (
+	exitGood        = 0
+	exitBad         = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// command is the program. It returns the exit status.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	name, begin := "bench", beginShapes
+	if len(args) > 0 && args[0] == "growth" {
+		name, begin, args = "growth", beginGrowth, args[1:]
 	}
-	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	measure, err := begin(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitGood
+	case err != nil:
+		return exitUsage // it has been said why
 	}
+	err = measure(ctx, stdout, stderr)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(stderr, "\n%s: interrupted: %v\n", name, err)
+		return exitInterrupted
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitBad
+	}
+	return exitGood
+}
+
+// measurement is a run whose options are known.
+type measurement func(ctx context.Context, stdout, stderr io.Writer) error
+
+func beginShapes(args []string, stderr io.Writer) (measurement, error) {
+	o, err := parseOptions(args, stderr)
+	return func(ctx context.Context, stdout, stderr io.Writer) error { return run(ctx, o, stdout, stderr) }, err
+}
+
+func beginGrowth(args []string, stderr io.Writer) (measurement, error) {
+	o, err := parseGrowth(args, stderr)
+	return func(ctx context.Context, stdout, stderr io.Writer) error { return runGrowth(ctx, o, stdout, stderr) }, err
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {

@@ -16,8 +16,9 @@ import (
 // recordKind is how floor writes the row that txidem writes, taken from such a row: it has the same columns and the same
 // content, and txidem would replay it.
 type recordKind struct {
-	insert string
-	fixed  []any // the values that all records of these calls share, behind those of one call
+	pattern toolcall.ID // of the record that it was taken from
+	insert  string
+	fixed   []any // the values that all records of these calls share, behind those of one call
 }
 
 // What ours leaves to the server's clock, floor leaves to it as well.
@@ -40,26 +41,37 @@ func (l *link) learnRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := l.pool.Query(ctx, l.sql.pattern, pgtype.UUID{Bytes: result.ID, Valid: true})
+	l.record.pattern = result.ID
+	columns, values, err := l.readRecord(ctx, result.ID)
 	if err != nil {
 		return err
+	}
+	var sources []string
+	for i, column := range columns {
+		sources = append(sources, l.record.source(column, values[i]))
+	}
+	l.record.insert = fmt.Sprintf(l.sql.record, strings.Join(columns, ", "), strings.Join(sources, ", "))
+	return nil
+}
+
+// readRecord returns a call's record, with all columns that there are.
+func (l *link) readRecord(ctx context.Context, id toolcall.ID) (columns []string, values []any, err error) {
+	rows, err := l.pool.Query(ctx, l.sql.pattern, pgtype.UUID{Bytes: id, Valid: true})
+	if err != nil {
+		return nil, nil, err
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return fmt.Errorf("a call left no record: %w", rows.Err())
+		return nil, nil, fmt.Errorf("a call left no record: %w", rows.Err())
 	}
-	values, err := rows.Values()
-	if err != nil {
-		return err
+	if values, err = rows.Values(); err != nil {
+		return nil, nil, err
 	}
-	var columns, sources []string
-	for i, column := range rows.FieldDescriptions() {
+	for _, column := range rows.FieldDescriptions() {
 		columns = append(columns, column.Name)
-		sources = append(sources, l.record.source(column.Name, values[i]))
 	}
-	l.record.insert = fmt.Sprintf(l.sql.record, strings.Join(columns, ", "), strings.Join(sources, ", "))
 	rows.Close()
-	return rows.Err()
+	return columns, values, rows.Err()
 }
 
 // source says where floor takes a column from.
