@@ -178,7 +178,7 @@ func (w *world) overlap(t *rapid.T) {
 // expire lets a record's time go by.
 func (w *world) expire(t *rapid.T) {
 	i := w.some(t, (*intent).recorded)
-	w.f.exec(`update txonce.call set expires_at = clock_timestamp() where id = $1`, w.id(i).String())
+	w.f.exec(sqlAge+` where id = $1`, w.id(i).String())
 	i.overdue = true
 }
 

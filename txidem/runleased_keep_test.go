@@ -59,7 +59,8 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 			t.Parallel()
 			f := setup(t, &Policy{Lease: 10 * time.Second, Renew: 50 * time.Millisecond}, nil)
 			held, _ := f.holdLeased(t.Context(), request("k"), nil)
-			f.exec(`update txonce.call set expires_at = clock_timestamp() - interval '1 h', lease_until = clock_timestamp() + interval '1 s'`)
+			f.exec(`update txonce.call set started_at = started_at - interval '48 h', expires_at = expires_at - interval '48 h',
+				lease_until = clock_timestamp() + interval '1 s'`)
 			eventually(t, "it has been renewed", func() bool {
 				return says(t, f.pool, `select lease_until > clock_timestamp() + interval '5 s' from txonce.call`)
 			})
@@ -72,9 +73,8 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 			}
 			cutOff(f, held)
 			f.sweepNothing()
-			if !says(t, f.pool, `select expires_at >= lease_until + interval '23 h 59 min' from txonce.call`) {
-				t.Error("the retention is not counted from the end of the lease")
-			}
+			f.exec(`update txonce.call set lease_until = clock_timestamp() - interval '23 h'`)
+			f.sweepNothing()
 			f.staysBlocked(request("k"))
 		})
 	}

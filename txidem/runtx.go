@@ -245,6 +245,9 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 		return nil, errEscaped
 	case v.queued == nil && s.isRival(v.ours):
 		return nil, errLost
+	case v.queued == nil && v.ours == nil && hasCode(err, codeNoSavepoint): // the record was written, so the transaction is ours
+		c.behind = false
+		return nil, fmt.Errorf("txidem: the handler released the savepoint of its call; roll the transaction back: %w", err)
 	case c.status() == txLost:
 		return nil, fmt.Errorf("%w: the connection was lost: %w", ErrUnavailable, err)
 	case v.queued == nil && hasCode(v.ours, codePrivilege):

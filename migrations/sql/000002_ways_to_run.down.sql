@@ -2,6 +2,7 @@
 delete from call where finished_at is null;
 
 drop function refuse(text, text);
+drop index call_tombstone_idx;
 
 alter table call
     alter column finished_at set not null,
