@@ -171,7 +171,9 @@ func rowCount(err error) error {
 	return err
 }
 
-// resolvedBatch finds out what became of a batch whose answer was lost.
+// resolvedBatch finds out what became of a batch whose answer was lost. The lock comes with the batch: where the resolver is
+// faster than a server that has yet to read it, "undone" means no more than that Run may ask for the call. Its lock and its
+// record then refuse the batch that comes late.
 func (s *Store) resolvedBatch(ctx context.Context, id *identity, c *claim, answer []byte, err error) (outcome, error) {
 	rec, err := s.resolved(ctx, id, c, nil, err)
 	switch {

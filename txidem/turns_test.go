@@ -42,6 +42,17 @@ func (w *turns) take() int {
 	return n
 }
 
+// counted has a pool of one connection, whose round trips are counted.
+func (w *turns) counted(cfg *pgxpool.Config) {
+	cfg.MaxConns = 1
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return countedConn{conn, w}, err
+	}
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+}
+
 type countedConn struct {
 	net.Conn
 	turns *turns
@@ -63,15 +74,7 @@ func (c countedConn) Read(b []byte) (int, error) {
 func TestRun_Q01_CostsThreeRoundTripsLikeABareTransaction(t *testing.T) {
 	t.Parallel()
 	w := &turns{}
-	f := setup(t, nil, func(cfg *pgxpool.Config) {
-		cfg.MaxConns = 1
-		dial := cfg.ConnConfig.DialFunc
-		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
-			return countedConn{conn, w}, err
-		}
-		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	})
+	f := setup(t, nil, w.counted)
 	fails := func(context.Context, pgx.Tx) (string, error) { return "", Fail("no", "no") }
 	for label, c := range map[string]struct {
 		handler func(i int) handlerFunc
