@@ -35,6 +35,7 @@ func TestUp_Shape(t *testing.T) {
 		"leased boolean not null",
 		"lease_until timestamp with time zone",
 		"CREATE INDEX call_expires_at_idx ON txonce.call USING btree (expires_at) WHERE ((NOT tombstone) OR (octet_length(answer) > 0))",
+		"CREATE INDEX call_tombstone_idx ON txonce.call USING btree (expires_at) WHERE (tombstone AND (octet_length(answer) > 0))",
 		"CREATE UNIQUE INDEX call_pkey ON txonce.call USING btree (id)",
 		"call_pkey PRIMARY KEY (id)",
 	}

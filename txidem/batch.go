@@ -42,18 +42,37 @@ func (b *Batch) MustAffect(rows int64, sql string, args ...any) {
 
 // accepts checks a statement before it is queued. The first one that cannot be is what RunBatch returns.
 func (b *Batch) accepts(sql string) bool {
-	switch statements := sqltext.Statements(sql); {
+	switch {
 	case b.err != nil:
 	case b.over:
 		b.err = fmt.Errorf("%w: the handler has returned", ErrBatchSQL)
-	case len(statements) != 1:
-		b.err = fmt.Errorf("%w: queue one statement at a time, not %d: %.100q", ErrBatchSQL, len(statements), sql)
-	case endsOrBegins(statements[0]):
-		b.err = fmt.Errorf("%w: RunBatch begins and ends the transaction: %.100q", ErrBatchSQL, sql)
 	default:
-		return true
+		b.err = refusal(sql)
 	}
-	return false
+	return b.err == nil
+}
+
+// finish takes what the handler left for the end of its call. The record stands in front of it, so it must not end the
+// transaction either: what is told of a batch is what its last statement, our COMMIT, says.
+func (b *Batch) finish(call *toolcall.Call) error {
+	call.Finish(&b.queued)
+	for _, q := range b.queued.QueuedQueries {
+		if err := refusal(q.SQL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal says why a statement cannot be part of a batch.
+func refusal(sql string) error {
+	switch statements := sqltext.Statements(sql); {
+	case len(statements) != 1:
+		return fmt.Errorf("%w: queue one statement at a time, not %d: %.100q", ErrBatchSQL, len(statements), sql)
+	case endsOrBegins(statements[0]):
+		return fmt.Errorf("%w: RunBatch begins and ends the transaction: %.100q", ErrBatchSQL, sql)
+	}
+	return nil
 }
 
 // endsOrBegins reports whether the statement controls the transaction around it, or needs a dialogue.

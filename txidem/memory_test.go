@@ -15,18 +15,18 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// stubTx is a transaction as a user's unit test would write one.
-type stubTx struct {
+// scriptTx is a transaction as a user's unit test would write one.
+type scriptTx struct {
 	pgx.Tx
 	did *[]string
 }
 
-func (tx stubTx) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
+func (tx scriptTx) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
 	*tx.did = append(*tx.did, sql)
 	return pgconn.NewCommandTag("INSERT 0 1"), nil
 }
-func (tx stubTx) Commit(context.Context) error   { *tx.did = append(*tx.did, "commit"); return nil }
-func (tx stubTx) Rollback(context.Context) error { *tx.did = append(*tx.did, "rollback"); return nil }
+func (tx scriptTx) Commit(context.Context) error   { *tx.did = append(*tx.did, "commit"); return nil }
+func (tx scriptTx) Rollback(context.Context) error { *tx.did = append(*tx.did, "rollback"); return nil }
 
 func memory(t *testing.T, cfg *Config, m *MemoryConfig) *Store {
 	t.Helper()
@@ -40,7 +40,7 @@ func memory(t *testing.T, cfg *Config, m *MemoryConfig) *Store {
 func TestMemory_R22_HandlerRunsOnceInTheTestsTransaction(t *testing.T) {
 	t.Parallel()
 	var did []string
-	s := memory(t, nil, &MemoryConfig{Begin: func(context.Context) (pgx.Tx, error) { return stubTx{did: &did}, nil }})
+	s := memory(t, nil, &MemoryConfig{Begin: func(context.Context) (pgx.Tx, error) { return scriptTx{did: &did}, nil }})
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		key  string
@@ -229,7 +229,7 @@ func TestMemory_R22_OtherWaysToRun(t *testing.T) {
 	var did []string
 	for label, call := range map[string]func() (Result[string], error){
 		"tx": func() (Result[string], error) {
-			return RunTx(t.Context(), stubTx{did: &did}, s, request("tx"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			return RunTx(t.Context(), scriptTx{did: &did}, s, request("tx"), func(ctx context.Context, tx pgx.Tx) (string, error) {
 				_, err := tx.Exec(ctx, "insert")
 				return "done", err
 			})
@@ -259,7 +259,7 @@ func TestMemory_R22_OtherWaysToRun(t *testing.T) {
 func TestMemory_R10_R22_PanicAndGoexitFreeTheKey(t *testing.T) {
 	t.Parallel()
 	var did []string
-	s := memory(t, nil, &MemoryConfig{Begin: func(context.Context) (pgx.Tx, error) { return stubTx{did: &did}, nil }})
+	s := memory(t, nil, &MemoryConfig{Begin: func(context.Context) (pgx.Tx, error) { return scriptTx{did: &did}, nil }})
 	if _, err := Run(t.Context(), s, request("k"), func(context.Context, pgx.Tx) (string, error) { panic("no") }); !errors.Is(err, ErrHandlerPanicked) {
 		t.Errorf("a panic: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 //
 // The handler runs before anything is sent, and also for calls that turn out to be replays: it should do nothing but
 // queue. What it returns is as in Run: an answer, [Fail], or another error. Its context carries the [toolcall.Call], whose
-// AtFinish queues behind the batch.
+// AtFinish queues behind the batch, and takes the same statements.
 //
 // Where the call is running or recorded already, or Postgres asks for a repeat, RunBatch goes on as Run does, with the
 // statements that are queued: it waits, replays, or runs them again. After that, calls of the tool go the way of Run for a
@@ -63,14 +63,11 @@ func (b *Batch) fill(ctx context.Context, id *identity, queue func(context.Conte
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		b.over = true
-		if err != nil {
-			call.Finish(nil)
-			return
-		}
-		call.Finish(&b.queued)
+		call.Finish(nil)
 		id.event.Handler += time.Since(start)
 	}()
 	answer, err = queue(toolcall.NewContext(ctx, call), b)
+	b.over = true
 	switch {
 	case err != nil:
 		return nil, err
@@ -79,7 +76,10 @@ func (b *Batch) fill(ctx context.Context, id *identity, queue func(context.Conte
 	case len(answer) > id.policy.MaxAnswer:
 		return nil, tooLarge("it", len(answer), id.policy)
 	}
-	return answer, nil
+	if err := b.finish(call); err != nil {
+		return nil, err
+	}
+	return answer, b.err
 }
 
 // decideBatch sends everything at once where that may do. Where it does not, nothing has happened yet, and the call goes
@@ -144,6 +144,8 @@ func (s *Store) sendBatch(ctx context.Context, id *identity, queue *Batch, answe
 		return outcome{raw: answer, finishedAt: rec.finishedAt}, nil
 	case c.status() == txLost:
 		err = c.lost(id, err)
+	case err == nil && v.commit.String() != "ROLLBACK":
+		err = c.refused(id, v, nil)
 	default:
 		return outcome{}, rowCount(v.batchError(err))
 	}
@@ -169,7 +171,9 @@ func rowCount(err error) error {
 	return err
 }
 
-// resolvedBatch finds out what became of a batch whose answer was lost.
+// resolvedBatch finds out what became of a batch whose answer was lost. The lock comes with the batch: where the resolver is
+// faster than a server that has yet to read it, "undone" means no more than that Run may ask for the call. Its lock and its
+// record then refuse the batch that comes late.
 func (s *Store) resolvedBatch(ctx context.Context, id *identity, c *claim, answer []byte, err error) (outcome, error) {
 	rec, err := s.resolved(ctx, id, c, nil, err)
 	switch {

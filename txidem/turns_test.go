@@ -51,6 +51,13 @@ func (w *turns) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
+// counted has a pool of one connection, whose round trips are counted.
+func (w *turns) counted(cfg *pgxpool.Config) {
+	cfg.MaxConns = 1
+	cfg.ConnConfig.DialFunc = w.dial(cfg.ConnConfig.DialFunc)
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+}
+
 type countedConn struct {
 	net.Conn
 	turns *turns
@@ -72,11 +79,7 @@ func (c countedConn) Read(b []byte) (int, error) {
 func TestRun_Q01_CostsThreeRoundTripsLikeABareTransaction(t *testing.T) {
 	t.Parallel()
 	w := &turns{}
-	f := setup(t, nil, func(cfg *pgxpool.Config) {
-		cfg.MaxConns = 1
-		cfg.ConnConfig.DialFunc = w.dial(cfg.ConnConfig.DialFunc)
-		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	})
+	f := setup(t, nil, w.counted)
 	fails := func(context.Context, pgx.Tx) (string, error) { return "", Fail("no", "no") }
 	for label, c := range map[string]struct {
 		handler func(i int) handlerFunc
