@@ -44,7 +44,7 @@ bench: ## Say what protection costs, as ratios to a bare transaction in the same
 	@$(BIN)/bench
 
 .PHONY: bench-growth
-bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, 7 GB of disk; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
+bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench growth $(ARGS)

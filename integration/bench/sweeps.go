@@ -85,17 +85,15 @@ func (s *size) callBeside(ctx context.Context, workers []*worker) (stop func() (
 	}
 }
 
-// How far ahead records are deleted that would expire while nothing is to expire.
-const (
-	aheadOfPasses = time.Minute
-	aheadOfVacuum = 15 * time.Minute // which takes its time
-)
+// clearAhead is how far ahead records are deleted that would expire while nothing is to expire: also a vacuum, or passes that
+// read the whole table, take their time.
+const clearAhead = 15 * time.Minute
 
 // sweepNothing measures passes that find nothing, with the entries of deleted rows still in the index, and without them.
 func (g *growth) sweepNothing(ctx context.Context) (err error) {
 	s := g.largest()
 	g.say("%s: sweeping nothing", s.name)
-	if err := s.clear(ctx, aheadOfPasses); err != nil {
+	if err := s.clear(ctx); err != nil {
 		return err
 	}
 	g.sweeps.dead = s.gone
@@ -103,7 +101,7 @@ func (g *growth) sweepNothing(ctx context.Context) (err error) {
 		return err
 	}
 	g.say("%s: vacuum, then sweeping nothing", s.name)
-	if err := s.clear(ctx, aheadOfVacuum); err != nil { // nothing may be deleted behind the vacuum
+	if err := s.clear(ctx); err != nil { // nothing may be deleted behind the vacuum
 		return err
 	}
 	if _, err := s.db.admin.Exec(ctx, `vacuum `+s.db.calls+`.call`); err != nil {
@@ -119,15 +117,15 @@ func (g *growth) sweepNothing(ctx context.Context) (err error) {
 const sqlClear = `delete from %s.call where expires_at < clock_timestamp() + make_interval(secs => $1)`
 
 // clear deletes what will expire soon.
-func (s *size) clear(ctx context.Context, ahead time.Duration) error {
-	tag, err := s.db.admin.Exec(ctx, fmt.Sprintf(sqlClear, s.db.calls), ahead.Seconds())
+func (s *size) clear(ctx context.Context) error {
+	tag, err := s.db.admin.Exec(ctx, fmt.Sprintf(sqlClear, s.db.calls), clearAhead.Seconds())
 	s.gone += int(tag.RowsAffected())
 	return err
 }
 
 const (
 	idlePasses = 21
-	mostPasses = 1000 // in which so many must be idle
+	mostPasses = 3 * idlePasses // in which so many must be idle
 )
 
 // idle returns how long the first pass took that deleted nothing, and the median of those behind it.
