@@ -3,6 +3,7 @@ delete from call where finished_at is null;
 
 drop function refuse(text, text);
 drop index call_tombstone_idx;
+alter table call reset (autovacuum_vacuum_scale_factor, autovacuum_analyze_scale_factor);
 
 alter table call
     alter column finished_at set not null,

@@ -45,7 +45,7 @@ func (k *kit) fits(s said, n int, p point, intent int) string {
 		return fmt.Sprintf("%s, want %d, and the caller heard %v: %s", counts, want, s, causeMemory)
 	case s.final() && n > want, n != 0 && n != want:
 		return fmt.Sprintf("%s, want %d, and the caller heard %v: %s", counts, want, s, causeOutside)
-	case s.final(), n == 0, p.commit, p.Fault == cancelled, errors.Is(s.err, txidem.ErrOutcomeUnknown), errors.Is(s.err, txidem.ErrInProgress):
+	case k.tool.Elsewhere, s.final(), n == 0, p.commit, p.Fault == cancelled, errors.Is(s.err, txidem.ErrOutcomeUnknown), errors.Is(s.err, txidem.ErrInProgress):
 		return ""
 	}
 	return fmt.Sprintf("%s, want none, for the call failed (%v): %s", counts, s, causeEarly)

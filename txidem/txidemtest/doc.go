@@ -30,7 +30,8 @@
 //
 //   - The query counts Tool.Want effects of each intent in the end, also a while later.
 //   - A call that failed had no effect, one that succeeded had all of it, and a process that died before COMMIT none: looked
-//     at before the call is repeated. A call whose COMMIT was sent, or whose context was cancelled, may fail with or without.
+//     at before the call is repeated. A call whose COMMIT was sent, or whose context was cancelled, may fail with or without, and so
+//     may any call with Tool.Elsewhere.
 //   - All answers of one intent are the same bytes, a failure made by txidem.Fail included.
 //   - No transaction and no advisory lock is open in the database, and the pool has all its connections back.
 //   - No call breaks a rule of txidem: an SQL error that is swallowed, a transaction that is ended by raw SQL, a tx that is
@@ -46,7 +47,8 @@
 //   - A handler that uses its connection after it has returned may meet the next user of it there, and end the test with a
 //     panic of pgx's.
 //   - What keeps a connection of the pool between two calls is taken for a leak.
-//   - In leased mode, what a handler does outside a transaction is not rolled back: this kit finds fault with it.
+//   - Effects of RunLeased lie outside its transactions: say so with Tool.Elsewhere, and what they count are rows that the other
+//     system, or a stand-in for it, writes.
 //   - It needs a direct connection to Postgres, not one through a pooler, and nobody else may write what the query counts.
 //   - A process that is killed is the test binary, started again for this test alone: see [Run].
 //

@@ -94,7 +94,7 @@ func (k *kit) killAt(ctx context.Context, p point) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case died && !p.commit && n > 0:
+	case died && !p.commit && n > 0 && !k.tool.Elsewhere:
 		return fmt.Sprintf("before the call is repeated, the query counts %d effects of intent %d, want none, for nothing was committed: %s", n, intent, causeEarly), nil
 	case n != 0 && n != k.tool.Want, died && p.Place == returned && n != k.tool.Want:
 		return fmt.Sprintf("before the call is repeated, the query counts %d effects of intent %d, want %d: %s", n, intent, k.tool.Want, causeOutside), nil

@@ -30,6 +30,12 @@ type Tool struct {
 	// Want is how many effects an intent has. Defaults to 1; None for a call that is refused.
 	Want int
 
+	// Elsewhere says that the effects lie outside the transaction of the call, as those of txidem.RunLeased: then a call that
+	// failed and a process that died may have had them, and what is demanded is that the repeated call has the wanted number of
+	// them and one answer. Use a short Policy.Lease, such as a second: after a kill, the repeated call waits for it to run out.
+	// Defaults to false.
+	Elsewhere bool
+
 	// Pool, if not nil, adjusts the configuration of the pool that Call gets, as the user's server does. The pool has at least
 	// four connections all the same. Defaults to the database's URL as it is.
 	Pool func(*pgxpool.Config)
