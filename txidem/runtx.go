@@ -77,7 +77,7 @@ func (s *Store) decideTx(ctx context.Context, tx pgx.Tx, id *identity, h handler
 		if !errors.Is(err, errLost) {
 			return out, err
 		}
-		if c.level != "read committed" {
+		if !readsFreshSnapshots(pgx.TxIsoLevel(c.level)) {
 			return outcome{}, ErrStaleSnapshot
 		}
 	}
@@ -237,7 +237,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 	err := c.tx.SendBatch(ctx, b).Close()
 	s.logCallback(ctx, c.id, v)
 	switch {
-	case released:
+	case released && err == nil: // where several statements came in one text, results are read in the wrong places
 		c.behind = false
 		return rec, nil
 	case v.escaped, v.queued == nil && (isEscape(v.ours) || errors.Is(v.ours, pgx.ErrNoRows)): // no rows: the reserved one is gone
