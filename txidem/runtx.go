@@ -17,8 +17,8 @@ import (
 // [Store.Resolve] finds out what became of the call.
 //
 // The handler runs behind a savepoint. What it wrote is undone when it fails, and the caller's transaction stays usable: after
-// each error but for a lost connection, ErrHandlerEndedTx, and SQLSTATE 40001, after which the transaction is only good
-// for rolling back. A failure made by [Fail] is recorded with the caller's commit, and lost with its rollback.
+// each error but for a lost connection, ErrHandlerEndedTx, ErrNotMigrated, and SQLSTATE 40001, after which the transaction
+// is only good for rolling back. A failure made by [Fail] is recorded with the caller's commit, and lost with its rollback.
 //
 // A duplicate of a running call gets ErrInProgress at once, whatever Policy.Wait says: waiting would hold the caller's
 // connection and locks. Roll back, and repeat the transaction later. The handler is not run again for 40001 and 40P01
