@@ -30,7 +30,7 @@ func (b *Batch) Queue(sql string, args ...any) {
 	}
 }
 
-// MustAffect queues an INSERT, UPDATE, DELETE or MERGE without RETURNING that must change exactly the given number of rows: with another
+// MustAffect queues an INSERT, UPDATE, DELETE or, from PostgreSQL 17 on, MERGE without RETURNING that must change exactly the given number of rows: with another
 // number the call fails with ErrRowCount, and nothing that was queued has an effect.
 func (b *Batch) MustAffect(rows int64, sql string, args ...any) {
 	if !b.accepts(sql) {

@@ -17,8 +17,8 @@ import (
 // [Store.Resolve] finds out what became of the call.
 //
 // The handler runs behind a savepoint. What it wrote is undone when it fails, and the caller's transaction stays usable: after
-// each error but for a lost connection, ErrHandlerEndedTx, and SQLSTATE 40001, after which the transaction is only good
-// for rolling back. A failure made by [Fail] is recorded with the caller's commit, and lost with its rollback.
+// each error but for a lost connection, ErrHandlerEndedTx, ErrNotMigrated, and SQLSTATE 40001, after which the transaction
+// is only good for rolling back. A failure made by [Fail] is recorded with the caller's commit, and lost with its rollback.
 //
 // A duplicate of a running call gets ErrInProgress at once, whatever Policy.Wait says: waiting would hold the caller's
 // connection and locks. Roll back, and repeat the transaction later. The handler is not run again for 40001 and 40P01
@@ -77,7 +77,7 @@ func (s *Store) decideTx(ctx context.Context, tx pgx.Tx, id *identity, h handler
 		if !errors.Is(err, errLost) {
 			return out, err
 		}
-		if c.level != "read committed" {
+		if !readsFreshSnapshots(pgx.TxIsoLevel(c.level)) {
 			return outcome{}, ErrStaleSnapshot
 		}
 	}
@@ -238,7 +238,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 	err := c.tx.SendBatch(ctx, b).Close()
 	s.logCallback(ctx, c.id, v)
 	switch {
-	case released:
+	case released && err == nil: // where several statements came in one text, results are read in the wrong places
 		c.behind = false
 		return rec, nil
 	case v.escaped, v.queued == nil && (isEscape(v.ours) || errors.Is(v.ours, pgx.ErrNoRows)): // no rows: the reserved one is gone

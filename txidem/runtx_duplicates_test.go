@@ -113,7 +113,7 @@ func TestRunTx_R01_StaleSnapshotIsNamed(t *testing.T) {
 // TestRunTx_R11_LostRaceOnOurKeyIsAReplay has a rival that does not hold the lock, as behind a failover.
 func TestRunTx_R11_LostRaceOnOurKeyIsAReplay(t *testing.T) {
 	t.Parallel()
-	for _, level := range isolationLevels {
+	for _, level := range append([]pgx.TxIsoLevel{pgx.ReadUncommitted}, isolationLevels...) {
 		for _, fails := range []bool{false, true} {
 			f := setup(t, nil, nil)
 			runs := 0
@@ -132,7 +132,7 @@ func TestRunTx_R11_LostRaceOnOurKeyIsAReplay(t *testing.T) {
 			err := pgx.BeginTxFunc(t.Context(), f.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 				got, err := RunTx(t.Context(), tx, f.store, request("k"), handler)
 				switch {
-				case level == pgx.ReadCommitted && (err != nil || !got.Replayed || got.Value != "rival"):
+				case readsFreshSnapshots(level) && (err != nil || !got.Replayed || got.Value != "rival"):
 					t.Errorf("%s, fails %v: %+v, %v; want the rival's answer", level, fails, got, err)
 				case level == pgx.RepeatableRead && !errors.Is(err, ErrStaleSnapshot) && !hasCode(err, codeSerialization):
 					t.Errorf("%s, fails %v: %+v, %v; want ErrStaleSnapshot", level, fails, got, err)

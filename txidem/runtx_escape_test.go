@@ -81,35 +81,37 @@ func TestRunTx_R10_EscapeHiddenByWhatFollowsIsFoundOut(t *testing.T) {
 		"a savepoint again": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `savepoint txonce`); return err },
 		"connection lost":   func(ctx context.Context, tx pgx.Tx) error { _ = tx.Conn().Close(ctx); return nil },
 	} {
-		t.Run(name(label), func(t *testing.T) {
-			t.Parallel()
-			f := setup(t, nil, nil)
-			runs := 0
-			for range 2 {
-				_, err := f.callTx(t.Context(), pgx.ReadCommitted, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
-					runs++
-					if err := write(ctx, tx, "k"); err != nil {
-						return "", err
+		for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.Serializable} {
+			t.Run(name(level, "/", label), func(t *testing.T) {
+				t.Parallel()
+				f := setup(t, nil, nil)
+				runs := 0
+				for range 2 {
+					_, err := f.callTx(t.Context(), level, request("k"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+						runs++
+						if err := write(ctx, tx, "k"); err != nil {
+							return "", err
+						}
+						b := &pgx.Batch{}
+						b.Queue(`commit and chain`)
+						if err := tx.SendBatch(ctx, b).Close(); err != nil {
+							return "", err
+						}
+						return "", rest(ctx, tx)
+					})
+					if label == "connection lost" { // nobody can know, and nobody is told that nothing happened
+						return
 					}
-					b := &pgx.Batch{}
-					b.Queue(`commit and chain`)
-					if err := tx.SendBatch(ctx, b).Close(); err != nil {
-						return "", err
+					if failure, ok := failureIn(err); !ok || failure.Code != CodeHandlerEndedTx {
+						t.Errorf("got %v", err)
 					}
-					return "", rest(ctx, tx)
-				})
-				if label == "connection lost" { // nobody can know, and nobody is told that nothing happened
-					return
 				}
-				if failure, ok := failureIn(err); !ok || failure.Code != CodeHandlerEndedTx {
-					t.Errorf("got %v", err)
+				if runs != 1 || f.effects("k") != 1 {
+					t.Errorf("%d runs, %d effects; want one of each", runs, f.effects("k"))
 				}
-			}
-			if runs != 1 || f.effects("k") != 1 {
-				t.Errorf("%d runs, %d effects; want one of each", runs, f.effects("k"))
-			}
-			f.clean()
-		})
+				f.clean()
+			})
+		}
 	}
 }
 
