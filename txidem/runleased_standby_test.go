@@ -3,9 +3,7 @@
 package txidem
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/internal/devpg"
-	"github.com/txonce/txonce/toolcall"
 )
 
 // TestRunLeased_R14_R08_GhostStandby has commits wait for a standby that never answers. A claim that no standby has is none: a
@@ -110,39 +107,4 @@ func (f *fixture) replayOnOneConnection(srv *devpg.Server) {
 	}
 	f.exec(`alter system reset synchronous_standby_names`)
 	f.exec(`select pg_reload_conf()`)
-}
-
-// TestRunLeased_R14_R08_HotStandby: a standby has no claims to give.
-func TestRunLeased_R14_R08_HotStandby(t *testing.T) {
-	t.Parallel()
-	primary := ownServer(t, devpg.StartOwn, &devpg.Config{})
-	f, _, _ := wiredAt(t, primary, &Policy{Lease: long}, 4)
-	held, _ := f.holdLeased(t.Context(), request("k"), nil)
-	standby := ownServer(t, func(ctx context.Context, cfg *devpg.Config) (*devpg.Server, error) {
-		return devpg.StartStandby(ctx, primary, cfg)
-	}, &devpg.Config{})
-	pool := dbtest.PoolAt(t, standby.URL(), nil)
-	blind, err := New(pool, &Config{Policy: &Policy{CommitTimeout: 2 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the standby has the claim", func() bool {
-		var n int
-		err := pool.QueryRow(t.Context(), `select count(*) from txonce.call`).Scan(&n)
-		return err == nil && n == 1
-	})
-	for _, key := range []string{"k", "new"} {
-		got, err := RunLeased(t.Context(), blind, request(key), neverDo(t), neverAsk(t))
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "recovery") || !Retryable(err) || got.Raw != nil {
-			t.Errorf("%s: got %+v, %v; want ErrUnavailable that names the recovery", key, got, err)
-		}
-		for asked, ask := range map[string]func(context.Context, Request) (toolcall.Status, error){"Status": blind.Status, "Resolve": blind.Resolve} {
-			if status, err := ask(t.Context(), request(key)); !errors.Is(err, ErrOutcomeUnknown) || status.State != "" {
-				t.Errorf("%s: %s says %+v, %v", key, asked, status, err)
-			}
-		}
-	}
-	if end := held.end(doAnswers("done")); end.err != nil {
-		t.Error(end.err)
-	}
 }
