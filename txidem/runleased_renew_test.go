@@ -93,6 +93,8 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
 	f, _, other := dialled(t, &Policy{Lease: lease, Renew: lease / 20, CommitTimeout: time.Second}, 1)
+	events := &lastEvents{}
+	f.store.observer = events
 	held, inside := f.holdLeased(t.Context(), request("k"), nil)
 	notDone, _ := f.holdLeased(t.Context(), request("not done"), nil)
 	open, _ := f.holdLeased(t.Context(), request("open"), nil)
@@ -106,8 +108,8 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	}
 	notDone.goOn <- func(context.Context) (string, error) { return "", NotDone(errCutOff) }
 	open.goOn <- func(context.Context) (string, error) { return "", errCutOff }
-	if end := held.end(leaves("k", doAnswers("done"))); end.err != nil || end.Value != "done" {
-		t.Errorf("got %+v", end)
+	if end := held.end(leaves("k", doAnswers("done"))); end.err != nil || end.Value != "done" || events.last(end.ID).Resolved {
+		t.Errorf("got %+v, event %+v: no answer was lost", end, events.last(end.ID))
 	}
 	if end := notDone.wait(); !errors.Is(end.err, errCutOff) {
 		t.Errorf("not done: %v", end.err)
