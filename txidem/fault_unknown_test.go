@@ -134,6 +134,12 @@ func TestStatus_R08_HotStandby(t *testing.T) {
 		if !errors.Is(err, ErrOutcomeUnknown) || !Retryable(err) || status.State != "" {
 			t.Errorf("%s: Status says %+v, %v; want ErrOutcomeUnknown", what, status, err)
 		}
+		for _, key := range []string{"k", "leased"} { // a standby has no claims to give
+			got, err := RunLeased(t.Context(), blind, request(key), neverDo(t), neverAsk(t))
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "recovery") || !Retryable(err) || got.Raw != nil {
+				t.Errorf("%s: RunLeased gave %+v, %v; want ErrUnavailable that names the recovery", what, got, err)
+			}
+		}
 		for _, level := range isolationLevels {
 			req := request("k")
 			req.Policy = &Policy{Isolation: level}

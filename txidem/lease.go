@@ -228,6 +228,7 @@ func (s *Store) leaseTurn(ctx context.Context, id *identity, queue func(*pgx.Bat
 			s.logCallback(ctx, id, &r.verdict)
 			return r, false, err
 		}
+		resent = true
 	}
 	err = s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
 		if r.verdict, err = s.sendTurn(ctx, id, conn, queue); err != nil && conn.PgConn().TxStatus() != txNone {
@@ -249,7 +250,7 @@ func (s *Store) leaseTurn(ctx context.Context, id *identity, queue func(*pgx.Bat
 		return first(err, readErr)
 	})
 	s.logCallback(ctx, id, &r.verdict)
-	return r, true, err
+	return r, resent, err
 }
 
 // sendTurn sends one transaction. The error is an OutcomeUnknownError where its outcome is not known.

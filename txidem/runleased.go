@@ -36,7 +36,7 @@ import (
 //
 // A duplicate of a running call gets [ErrInProgress] at once, and one with other arguments [ErrKeyReused], since the claim can be
 // seen; Policy.Wait plays no part. An identity that was run by Run, RunTx or RunBatch is refused with [ErrOtherWay], and the other
-// way round. The role needs update on the table.
+// way round. The role needs update on the table, and hears ErrPermission before the effect where it lacks it.
 func RunLeased[T any](ctx context.Context, s *Store, req Request, do func(ctx context.Context) (T, error), ask func(ctx context.Context) (answer T, found bool, err error)) (Result[T], error) {
 	var value T
 	h := leasedHandler{do: func(ctx context.Context) ([]byte, error) {

@@ -9,11 +9,12 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// TestRunLeased_R14_LostLeaseCancelsInTime: where a lease cannot be renewed, its handler is told before it ends. The
-// database says whether it was.
+// TestRunLeased_R14_R20_LostLeaseCancelsInTime: where a lease cannot be renewed, its handler is told before it ends. The
+// database says whether it was. All of them wait at the same time.
 func TestRunLeased_R14_R20_LostLeaseCancelsInTime(t *testing.T) {
 	t.Parallel()
 	const lease = 4800 * time.Millisecond // a sixth of it is the time that the handler is left
+	var checks []func()
 	for label, lose := range map[string]func(d *dials, renewed func(), before int){
 		"no connection":      func(d *dials, _ func(), _ int) { d.wire.Down(true) },
 		"silent connections": func(d *dials, _ func(), _ int) { d.silence(1000) },
@@ -25,25 +26,25 @@ func TestRunLeased_R14_R20_LostLeaseCancelsInTime(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name(label), func(t *testing.T) {
-			t.Parallel()
-			f, d, other := dialled(t, &Policy{Lease: lease, Renew: lease / 12}, 1)
-			held, inside := f.holdLeased(t.Context(), request("k"), nil)
-			lose(d, func() {
-				eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) })
-			}, d.count())
-			end := held.end(func(ctx context.Context) (string, error) {
-				<-inside.Done()
-				if !says(t, other, `select lease_until > clock_timestamp() from txonce.call`) {
-					t.Error("the handler was told when the lease had ended")
-				}
-				if cause := context.Cause(inside); !errors.Is(cause, ErrLeaseLost) {
-					t.Errorf("the cause is %v", cause)
-				}
-				return "", inside.Err()
-			})
+		f, d, other := dialled(t, &Policy{Lease: lease, Renew: lease / 12}, 1)
+		held, inside := f.holdLeased(t.Context(), request("k"), nil)
+		lose(d, func() {
+			eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) })
+		}, d.count())
+		held.goOn <- func(context.Context) (string, error) {
+			<-inside.Done()
+			if !says(t, other, `select lease_until > clock_timestamp() from txonce.call`) {
+				t.Errorf("%s: the handler was told when the lease had ended", label)
+			}
+			return "", inside.Err()
+		}
+		checks = append(checks, func() {
+			end := held.wait()
+			if cause := context.Cause(inside); !errors.Is(cause, ErrLeaseLost) {
+				t.Errorf("%s: the cause is %v", label, cause)
+			}
 			if !errors.Is(end.err, ErrLeaseLost) || !errors.Is(end.err, ErrBlocked) || !errors.Is(end.err, context.Canceled) {
-				t.Errorf("the caller got %v", end.err)
+				t.Errorf("%s: the caller got %v", label, end.err)
 			}
 			f.staysBlocked(request("k")) // at once: the lease was given up
 			d.wire.Down(false)
@@ -51,9 +52,12 @@ func TestRunLeased_R14_R20_LostLeaseCancelsInTime(t *testing.T) {
 			f.renewsNothing()
 		})
 	}
+	for _, check := range checks {
+		check()
+	}
 }
 
-// TestRunLeased_R14_LostRowCancelsTheHandler takes the row away: by a rival, and on request.
+// TestRunLeased_R14_R21_LostRowCancelsTheHandler takes the row away: by a rival, and on request.
 func TestRunLeased_R14_R21_LostRowCancelsTheHandler(t *testing.T) {
 	t.Parallel()
 	f, _, _ := dialled(t, &Policy{Lease: long, Renew: 50 * time.Millisecond}, 4)

@@ -131,10 +131,8 @@ func TestRunLeased_R14_R08_NobodyToAsk(t *testing.T) {
 		recorded bool
 		ask      bool
 	}{
-		"before":         {cut: cutsBefore[1]},
-		"after":          {cut: cutsAfter[3], recorded: true},
-		"before, asking": {cut: cutsBefore[1], ask: true},
-		"after, asking":  {cut: cutsAfter[3], recorded: true, ask: true},
+		"before":        {cut: cutsBefore[1]},
+		"after, asking": {cut: cutsAfter[3], recorded: true, ask: true},
 	} {
 		t.Run(name(label), func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package txidem
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -92,6 +93,8 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
 	f, _, other := dialled(t, &Policy{Lease: lease, Renew: lease / 20, CommitTimeout: time.Second}, 1)
+	events := &lastEvents{}
+	f.store.observer = events
 	held, inside := f.holdLeased(t.Context(), request("k"), nil)
 	notDone, _ := f.holdLeased(t.Context(), request("not done"), nil)
 	open, _ := f.holdLeased(t.Context(), request("open"), nil)
@@ -103,13 +106,17 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	if inside.Err() != nil {
 		t.Errorf("the handler's context has ended: %v", context.Cause(inside))
 	}
-	if end := held.end(leaves("k", doAnswers("done"))); end.err != nil || end.Value != "done" {
-		t.Errorf("got %+v", end)
+	notDone.goOn <- func(context.Context) (string, error) { return "", NotDone(errCutOff) }
+	open.goOn <- func(context.Context) (string, error) { return "", errCutOff }
+	if end := held.end(leaves("k", doAnswers("done"))); end.err != nil || end.Value != "done" || events.last(end.ID).Resolved {
+		t.Errorf("got %+v, event %+v: no answer was lost", end, events.last(end.ID))
 	}
-	if end := notDone.end(func(context.Context) (string, error) { return "", NotDone(errCutOff) }); end.err != errCutOff && end.err.Error() != errCutOff.Error() {
+	if end := notDone.wait(); !errors.Is(end.err, errCutOff) {
 		t.Errorf("not done: %v", end.err)
 	}
-	open.end(func(context.Context) (string, error) { return "", errCutOff })
+	if end := open.wait(); !errors.Is(end.err, errCutOff) {
+		t.Errorf("open: %v", end.err)
+	}
 	busy.Release()
 	if n := f.effects("k"); n != 1 {
 		t.Errorf("%d statements were committed", n)
@@ -180,10 +187,12 @@ func TestRunLeased_R14_ShortCallsCostNoConnection(t *testing.T) {
 	f.renewsNothing()
 }
 
-// TestRunLeased_R14_R20_RenewalOutlivesItsConnection breaks what renews, in each way that leaves time for another try.
+// TestRunLeased_R14_R20_RenewalOutlivesItsConnection breaks what renews, in each way that leaves time for another try. All
+// of them wait at the same time.
 func TestRunLeased_R14_R20_RenewalOutlivesItsConnection(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
+	var checks []func()
 	for label, c := range map[string]struct {
 		atOnce int // connections that are silent from their beginning on
 		later  func(*faultconn.Conn)
@@ -192,26 +201,28 @@ func TestRunLeased_R14_R20_RenewalOutlivesItsConnection(t *testing.T) {
 		"stalled":        {later: (*faultconn.Conn).Stall},
 		"silent at once": {atOnce: 1},
 	} {
-		t.Run(name(label), func(t *testing.T) {
-			t.Parallel()
-			f, d, other := dialled(t, &Policy{Lease: lease, Renew: lease / 12}, 2)
-			held, inside := f.holdLeased(t.Context(), request("k"), nil)
-			n := d.count()
-			d.silence(c.atOnce)
-			if c.later != nil {
-				eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) })
-				for _, conn := range d.since(n) {
-					c.later(conn)
-				}
+		f, d, other := dialled(t, &Policy{Lease: lease, Renew: lease / 12}, 2)
+		held, inside := f.holdLeased(t.Context(), request("k"), nil)
+		n := d.count()
+		d.silence(c.atOnce)
+		if c.later != nil {
+			eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) })
+			for _, conn := range d.since(n) {
+				c.later(conn)
 			}
-			eventually(t, "it is renewed again", func() bool { return leaseBeyond(t, other, lease+lease/2) })
+		}
+		checks = append(checks, func() {
+			eventually(t, label+": it is renewed again", func() bool { return leaseBeyond(t, other, lease+lease/2) })
 			if end := held.end(doAnswers("done")); end.err != nil || inside.Err() == nil {
-				t.Errorf("got %+v; the context of a handler that has returned: %v", end, inside.Err())
+				t.Errorf("%s: got %+v; the context of a handler that has returned: %v", label, end, inside.Err())
 			}
 			if n := len(d.since(n)); n < 2 { // pgx asks over one more to cancel what a silent one was doing
-				t.Errorf("%d connections for the renewals, want another one than the first", n)
+				t.Errorf("%s: %d connections for the renewals, want another one than the first", label, n)
 			}
 			f.renewsNothing()
 		})
+	}
+	for _, check := range checks {
+		check()
 	}
 }

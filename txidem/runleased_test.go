@@ -125,6 +125,12 @@ func (f *fixture) holdLeased(ctx context.Context, req Request, ask askFunc) (*he
 func (h *heldLease) end(do doFunc) leasedEnd {
 	h.t.Helper()
 	h.goOn <- do
+	return h.wait()
+}
+
+// wait returns what became of the call.
+func (h *heldLease) wait() leasedEnd {
+	h.t.Helper()
 	select {
 	case end := <-h.ended:
 		return end
