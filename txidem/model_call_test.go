@@ -153,7 +153,7 @@ func (w *world) judge(t *rapid.T, p plan, m made) {
 	case !i.free():
 		judgeDecided(t, p, m)
 	case p.way == WayLeased:
-		i.lives = append(i.lives, &life{})
+		i.lives, i.overdue = append(i.lives, &life{}), false
 		judgeLeased(t, p, m, i.lives[len(i.lives)-1], false, true)
 	default:
 		judgeRun(t, p, m)

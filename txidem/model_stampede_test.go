@@ -13,13 +13,18 @@ import (
 )
 
 // stampede makes the same call several times at once, in ways that replay each other. Who hears that it is in progress or
-// that his transaction is too old repeats it.
+// that his transaction is too old repeats it. Of a leased call that was cut off, one of them takes the lease.
 func (w *world) stampede(t *rapid.T) {
-	i := w.some(t, (*intent).free)
-	s := &stampeding{world: w, intent: i, args: w.argsFor(t, i), answers: make(map[string]int), key: make(map[string]bool)}
+	i := w.some(t, func(i *intent) bool { return i.free() || i.leased && i.cutOff() })
+	cutOff, args := !i.free(), i.argsOf
+	if !cutOff {
+		args = w.argsFor(t, i)
+	}
+	s := &stampeding{world: w, intent: i, args: args, answers: make(map[string]int), key: make(map[string]bool)}
 	s.req = w.request(t, i, s.args)
 	ways := []Way{WayRun, WayTx, WayBatch}
-	if rapid.SampledFrom(i.ways).Draw(t, "way") == WayLeased {
+	s.req.Policy.OnLeaseLost = RerunLost
+	if cutOff || rapid.SampledFrom(i.ways).Draw(t, "way") == WayLeased {
 		ways = []Way{WayLeased}
 	}
 	s.ran.Store(int64(w.run))
@@ -39,8 +44,11 @@ func (w *world) stampede(t *rapid.T) {
 		p.keep(made{kept: true}, stateSucceeded, string(s.first.Raw), s.first.FinishedAt, run)
 		return
 	}
-	l := &life{runs: []int{run}}
-	i.lives = append(i.lives, l)
+	if !cutOff {
+		i.lives = append(i.lives, &life{})
+	}
+	l := i.lives[len(i.lives)-1]
+	l.runs = append(l.runs, run)
 	for key := range s.key {
 		l.know(t, i, key)
 	}

@@ -46,6 +46,7 @@ func TestModel_R02_R05_R06_R08_R12_R14_R17_R18_CallsFollowTheModel(t *testing.T)
 					"late":           w.late,
 					"stampede":       w.stampede,
 					"leave":          w.leave,
+					"take over":      w.takeOver,
 					"come back":      w.comeBack,
 					"run out":        w.runOut,
 					"renew":          w.renew,
@@ -99,11 +100,16 @@ func netted(t *testing.T, net *network, level pgx.TxIsoLevel) *fixture {
 
 // some draws an intent for which ok is true.
 func (w *world) some(t *rapid.T, ok func(*intent) bool) *intent {
-	i := w.any(t)
-	if !ok(i) {
+	var some []*intent
+	for _, i := range w.intents {
+		if ok(i) {
+			some = append(some, i)
+		}
+	}
+	if some == nil {
 		t.Skip()
 	}
-	return i
+	return rapid.SampledFrom(some).Draw(t, "intent")
 }
 
 // call makes a call of any identity, with any behaviour.

@@ -100,6 +100,16 @@ func (w *world) runOut(t *rapid.T) {
 	i.live = false
 }
 
+// takeOver has another call take the lease of an attempt that is left behind.
+func (w *world) takeOver(t *rapid.T) {
+	i := w.some(t, func(i *intent) bool { return i.holder != nil })
+	w.f.exec(`update txonce.call set lease_until = clock_timestamp() where id = $1`, w.id(i).String())
+	i.live = false
+	p := w.planFor(t, i, WayLeased)
+	p.lost, p.req.Policy.OnLeaseLost = RerunLost, RerunLost
+	w.judge(t, p, w.make(p, nil))
+}
+
 // renew lets the time come to renew the leases of all who run: who lost his is told.
 func (w *world) renew(t *rapid.T) {
 	if len(w.zombies) == 0 {
