@@ -82,7 +82,7 @@ func TestCrash_R18_OneMode(t *testing.T) {
 	for _, m := range allModes() {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			tortured(t, testOptions(t, "20", "-mode", string(m)), (*report).good)
+			tortured(t, testOptions(t, "10", "-mode", string(m)), (*report).good)
 		})
 	}
 }
@@ -130,7 +130,7 @@ func TestCrash_OneIsolationLevel(t *testing.T) {
 	for _, level := range allIsolations() {
 		t.Run(strings.ReplaceAll(string(level), " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			tortured(t, testOptions(t, "40", "-isolation", string(level)), (*report).good)
+			tortured(t, testOptions(t, "28", "-isolation", string(level)), (*report).good)
 		})
 	}
 }

@@ -153,7 +153,7 @@ func (r *report) write(stdout, stderr io.Writer) {
 }
 
 // writePoints says where workers were killed in calls of a mode, and how many of their attempts had committed by then or did
-// so without them.
+// so without them. Of leased calls, it is attempts whose charge is the recorded one.
 func (r *report) writePoints(w io.Writer, m mode) {
 	var points []string
 	for _, s := range steps() {

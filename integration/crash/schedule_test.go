@@ -20,6 +20,9 @@ func TestSchedule_SplitsTheKills(t *testing.T) {
 				if !more {
 					break
 				}
+				if len(a.Calls) < openIntents {
+					t.Fatalf("a worker that is to die in %s makes %d calls", a.Death.Mode, len(a.Calls))
+				}
 				for _, c := range a.Calls {
 					if c.Mode.leased() != a.Death.Mode.leased() || c.Mode.leased() != (c.Lost != "") {
 						t.Fatalf("a worker that is to die in %s makes %+v", a.Death.Mode, c)
