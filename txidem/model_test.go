@@ -160,6 +160,7 @@ func (w *world) overlap(t *rapid.T) {
 		dup.behaviour = rapid.SampledFrom(batchBehaviours).Draw(t, "handler")
 	}
 	other := w.planFor(t, w.some(t, func(other *intent) bool { return other != i }))
+	p.beside, other.beside = w.level == pgx.Serializable, w.level == pgx.Serializable // there they may conflict
 	var gotDup, gotOther made
 	var status toolcall.Status
 	var err error

@@ -148,7 +148,7 @@ func (w *world) judgeAround(t *rapid.T, p plan, m made) {
 	}
 	if m.kept {
 		i.around = append(i.around, m.around...)
-	} else if m.usable && p.ends == commits {
+	} else if m.usable && p.ends == commits && !p.beside {
 		t.Fatalf("%s: after %v the caller could not commit", p.name(), m.err)
 	}
 	foreign := i.expired() && p.args != i.argsOf // Status and Resolve see an expired record of other arguments, which no call minds
