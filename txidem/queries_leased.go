@@ -46,12 +46,13 @@ with mine as (
     select c.id
       from {schema}.call c
       join mine on mine.id = c.id and mine.attempt = c.attempt
+     where c.lease_until > 'epoch'
        for update of c skip locked
 ), renewed as (
     update {schema}.call c
        set lease_until = clock_timestamp() + make_interval(secs => mine.secs)
       from mine
-     where c.id = mine.id and c.attempt = mine.attempt and c.state = 'running' and c.id in (select id from free)
+     where c.id = mine.id and c.attempt = mine.attempt and c.state = 'running' and c.lease_until > 'epoch' and c.id in (select id from free)
     returning c.attempt
 )
 select mine.attempt::text, exists (select from renewed where renewed.attempt = mine.attempt)
@@ -69,10 +70,11 @@ with done as (
 )
 select coalesce((select at from done), {schema}.refuse('` + codeLeaseLost + `', 'the lease is lost')::bigint)`
 
-// sqlLeaseEnd lets a lease run out now: what its attempt did is not known, and what comes next is the policy's to say.
+// sqlLeaseEnd lets a lease run out now: what its attempt did is not known, and what comes next is the policy's to say. It
+// ends long ago, so that a renewal that is under way leaves it alone.
 const sqlLeaseEnd = `
 update {schema}.call
-   set lease_until = clock_timestamp()
+   set lease_until = 'epoch'
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
 // sqlLeaseFree removes the claim of an attempt that is known to have done nothing.

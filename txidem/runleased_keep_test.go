@@ -3,6 +3,8 @@ package txidem
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,10 +68,12 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 			})
 			if label == "killed" { // its renewals end with it
 				f.store.leases.mu.Lock()
-				for _, l := range f.store.leases.live {
-					l.next = time.Now().Add(long)
-				}
+				live := slices.Collect(maps.Values(f.store.leases.live))
 				f.store.leases.mu.Unlock()
+				for _, l := range live {
+					f.store.leases.drop(l)
+				}
+				f.renewsNothing()
 			}
 			cutOff(f, held)
 			f.sweepNothing()
@@ -78,6 +82,24 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 			f.staysBlocked(request("k"))
 		})
 	}
+}
+
+// TestRunLeased_R14_WhatWasGivenUpIsNotRenewed sends a renewal that was under way when the lease was given up.
+func TestRunLeased_R14_WhatWasGivenUpIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Lease: long}, nil)
+	var token string
+	held, _ := f.holdLeased(t.Context(), request("k"), nil)
+	if err := f.pool.QueryRow(t.Context(), `select attempt::text from txonce.call`).Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	end := held.end(func(context.Context) (string, error) { return "", errCutOff })
+	before := f.callRow("k")
+	f.exec(f.store.sql.renew, []string{end.ID.String()}, []string{token}, []string{"60"}, []string{"60"})
+	if after := f.callRow("k"); after != before {
+		t.Errorf("it changed\n%s\ninto\n%s", before, after)
+	}
+	f.staysBlocked(request("k"))
 }
 
 // TestRunLeased_R14_R13_AfterTheRetention: a call that ended, and one that was cut off, under each policy.
