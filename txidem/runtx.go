@@ -274,11 +274,13 @@ func (s *Store) failTx(ctx context.Context, c *txClaim, failure *toolcall.Failur
 		return outcome{}, s.explainTx(ctx, err)
 	}
 	rec := newRecord(c.id, c.token, stateFailed, stored)
+	s.queueLock(b, c.id, c.claim) // what the claim set went with the savepoint, and a client that vanishes must be noticed still (R20)
 	s.queueForget(b, c.id, c.claim)
 	s.queueFailure(b, c.id, rec).Query(func(rows pgx.Rows) (err error) {
 		kept, err = rec.readStored(rows)
 		return err
 	})
+	b.Queue(sqlRestore, c.outer)
 	b.Queue(sqlRelease).Exec(func(pgconn.CommandTag) error { c.behind = false; return nil })
 	err = c.tx.SendBatch(ctx, b).Close()
 	switch {
