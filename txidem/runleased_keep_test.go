@@ -100,6 +100,17 @@ func TestRunLeased_R14_WhatWasGivenUpIsNotRenewed(t *testing.T) {
 		t.Errorf("it changed\n%s\ninto\n%s", before, after)
 	}
 	f.staysBlocked(request("k"))
+
+	other, _ := f.holdLeased(t.Context(), request("other"), nil) // whose lease an attempt with another token renews
+	before = f.callRow("other")
+	id := toolcall.NewID("alice", "issue_refund", "x:other")
+	f.exec(f.store.sql.renew, []string{id.String()}, []string{token}, []string{"60"}, []string{"60"})
+	if after := f.callRow("other"); after != before {
+		t.Errorf("another attempt's lease changed\n%s\ninto\n%s", before, after)
+	}
+	if end := other.end(doAnswers("done")); end.err != nil {
+		t.Error(end.err)
+	}
 }
 
 // TestRunLeased_R14_R13_AfterTheRetention: a call that ended, and one that was cut off, under each policy.
