@@ -140,7 +140,7 @@ func (s *Store) foundLease(ctx context.Context, id *identity, token pgtype.UUID)
 		if rec.attempt == token {
 			mine := s.newLease(id, token, time.Now())
 			mine.epoch = rec.epoch
-			held, err := s.renew(ctx, conn, []*lease{mine})
+			held, err := s.renew(ctx, conn, []*lease{mine}, true)
 			if err != nil {
 				return err
 			}

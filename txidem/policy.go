@@ -91,8 +91,7 @@ type OnLeaseLost int
 
 const (
 	// Block answers ErrBlocked until somebody finds out what happened and removes the claim with Store.Forget, or until the
-	// retention is over, which counts from the end of the last lease and may last up to a quarter longer than it says. With
-	// OnExpired = Refuse it lasts for good.
+	// retention is over, which counts from the end of the last lease. With OnExpired = Refuse it lasts for good.
 	Block OnLeaseLost = iota + 1
 	// RerunLost runs the call again, with the same downstream key: for effects that the other system recognises by it.
 	RerunLost

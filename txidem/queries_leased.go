@@ -36,23 +36,25 @@ returning (extract(epoch from started_at) * 1000000)::bigint`
 const sqlBoundIdle = `select set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
 // sqlRenew renews leases, and says of each that is still held whether it did: those it did not get are locked by their
-// owner, who is ending them. Arrays of text, for pgx's modes without descriptions know no array of uuid.
+// owner, who is ending them. A lease that has run out, or was given up while this was under way, is lost; only who has just
+// found its claim may have it back. Arrays of text, for pgx's modes without descriptions know no array of uuid.
 const sqlRenew = `
 with mine as (
     select c.id, c.attempt, l.secs
       from unnest($1::text[]::uuid[], $2::text[]::uuid[], $3::text[]::double precision[]) as l (id, attempt, secs)
       join {schema}.call c on c.id = l.id and c.attempt = l.attempt and c.state = 'running'
+       and (c.lease_until > clock_timestamp() or $4::boolean)
 ), free as (
     select c.id
       from {schema}.call c
       join mine on mine.id = c.id and mine.attempt = c.attempt
-     where c.lease_until > 'epoch'
        for update of c skip locked
 ), renewed as (
     update {schema}.call c
        set lease_until = clock_timestamp() + make_interval(secs => mine.secs)
       from mine
-     where c.id = mine.id and c.attempt = mine.attempt and c.state = 'running' and c.lease_until > 'epoch' and c.id in (select id from free)
+     where c.id = mine.id and c.attempt = mine.attempt and c.state = 'running' and c.id in (select id from free)
+       and (c.lease_until > clock_timestamp() or $4::boolean)
     returning c.attempt
 )
 select mine.attempt::text, exists (select from renewed where renewed.attempt = mine.attempt)
@@ -70,11 +72,10 @@ with done as (
 )
 select coalesce((select at from done), {schema}.refuse('` + codeLeaseLost + `', 'the lease is lost')::bigint)`
 
-// sqlLeaseEnd lets a lease run out now: what its attempt did is not known, and what comes next is the policy's to say. It
-// ends long ago, so that a renewal that is under way leaves it alone.
+// sqlLeaseEnd lets a lease run out now: what its attempt did is not known, and what comes next is the policy's to say.
 const sqlLeaseEnd = `
 update {schema}.call
-   set lease_until = 'epoch'
+   set lease_until = clock_timestamp()
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
 // sqlLeaseFree removes the claim of an attempt that is known to have done nothing.

@@ -146,21 +146,22 @@ func (ls *leases) renew(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sent := time.Now()
-	held, err := ls.store.renew(ctx, conn, due)
+	held, err := ls.store.renew(ctx, conn, due, false)
 	if err == nil {
 		ls.note(due, held, sent)
 	}
 	return err
 }
 
-// renew renews the leases, and returns those that are still held and whether they were renewed.
-func (s *Store) renew(ctx context.Context, conn *pgx.Conn, due []*lease) (map[string]bool, error) {
+// renew renews the leases, if late also those that have run out, and returns those that are still held and whether they
+// were renewed.
+func (s *Store) renew(ctx context.Context, conn *pgx.Conn, due []*lease, late bool) (map[string]bool, error) {
 	ids, tokens, lengths := make([]string, len(due)), make([]string, len(due)), make([]string, len(due))
 	for i, l := range due {
 		ids[i], tokens[i] = l.id.String(), l.token.String()
 		lengths[i] = strconv.FormatFloat(l.length.Seconds(), 'f', -1, 64)
 	}
-	rows, err := conn.Query(ctx, s.sql.renew, ids, tokens, lengths)
+	rows, err := conn.Query(ctx, s.sql.renew, ids, tokens, lengths, late)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func TestRunLeased_R14_WhatWasGivenUpIsNotRenewed(t *testing.T) {
 	}
 	end := held.end(func(context.Context) (string, error) { return "", errCutOff })
 	before := f.callRow("k")
-	f.exec(f.store.sql.renew, []string{end.ID.String()}, []string{token}, []string{"60"}, []string{"60"})
+	f.exec(f.store.sql.renew, []string{end.ID.String()}, []string{token}, []string{"60"}, false)
 	if after := f.callRow("k"); after != before {
 		t.Errorf("it changed\n%s\ninto\n%s", before, after)
 	}
@@ -104,7 +104,7 @@ func TestRunLeased_R14_WhatWasGivenUpIsNotRenewed(t *testing.T) {
 	other, _ := f.holdLeased(t.Context(), request("other"), nil) // whose lease an attempt with another token renews
 	before = f.callRow("other")
 	id := toolcall.NewID("alice", "issue_refund", "x:other")
-	f.exec(f.store.sql.renew, []string{id.String()}, []string{token}, []string{"60"}, []string{"60"})
+	f.exec(f.store.sql.renew, []string{id.String()}, []string{token}, []string{"60"}, false)
 	if after := f.callRow("other"); after != before {
 		t.Errorf("another attempt's lease changed\n%s\ninto\n%s", before, after)
 	}

@@ -21,9 +21,9 @@ func TestRunLeased_R14_R17_EachMode(t *testing.T) {
 				cfg.ConnConfig.DefaultQueryExecMode = mode
 			})
 			held, _ := f.holdLeased(t.Context(), request("k"), nil)
-			f.exec(`update txonce.call set lease_until = started_at`)
+			f.exec(`update txonce.call set lease_until = clock_timestamp() + interval '30 s'`)
 			eventually(t, "it has been renewed", func() bool {
-				return says(t, f.pool, `select lease_until > clock_timestamp() from txonce.call`)
+				return says(t, f.pool, `select lease_until > clock_timestamp() + interval '1 min' from txonce.call`)
 			})
 			f.wantReused(request("k"))
 			first := held.end(leaves("k", doAnswers("done")))
