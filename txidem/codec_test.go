@@ -199,6 +199,7 @@ type codecFunc func(context.Context) error
 func (c codecFunc) Encode(ctx context.Context, _ Recorded, answer []byte) ([]byte, error) {
 	return answer, c(ctx)
 }
+
 func (c codecFunc) Decode(_ context.Context, _ Recorded, stored []byte) ([]byte, error) {
 	return stored, nil
 }

@@ -25,7 +25,9 @@ func (tx scriptTx) Exec(_ context.Context, sql string, _ ...any) (pgconn.Command
 	*tx.did = append(*tx.did, sql)
 	return pgconn.NewCommandTag("INSERT 0 1"), nil
 }
-func (tx scriptTx) Commit(context.Context) error   { *tx.did = append(*tx.did, "commit"); return nil }
+
+func (tx scriptTx) Commit(context.Context) error { *tx.did = append(*tx.did, "commit"); return nil }
+
 func (tx scriptTx) Rollback(context.Context) error { *tx.did = append(*tx.did, "rollback"); return nil }
 
 func memory(t *testing.T, cfg *Config, m *MemoryConfig) *Store {

@@ -78,6 +78,7 @@ type unreadable struct{}
 func (unreadable) Encode(_ context.Context, _ txidem.Recorded, answer []byte) ([]byte, error) {
 	return answer, nil
 }
+
 func (unreadable) Decode(context.Context, txidem.Recorded, []byte) ([]byte, error) {
 	return nil, errors.New("the key is gone: secret detail")
 }
