@@ -62,7 +62,6 @@ func (b *Batch) fill(ctx context.Context, id *identity, queue func(context.Conte
 		if v := recover(); v != nil {
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
-		b.over = true
 		call.Finish(nil)
 		id.event.Handler += time.Since(start)
 	}()

@@ -92,6 +92,9 @@ func TestRunBatch_R10_KeptBatchAndNestedCalls(t *testing.T) {
 			t.Errorf("%v, inside %v; want ErrNested", err, inner)
 		}
 	}
+	if kept.Queue(`select 1`); !errors.Is(kept.err, ErrBatchSQL) {
+		t.Errorf("a kept batch took a statement: %v", kept.err)
+	}
 	f.effectsAre(map[string]int{"late": 0, "inner": 0})
 	f.clean()
 }
@@ -279,7 +282,7 @@ func TestRunBatch_R09_CancelledContexts(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := RunBatch(ctx, f.store, request("k"), queuesSQL("k", `select pg_advisory_xact_lock(42)`))
+		_, err := RunBatch(ctx, f.store, request("k"), queuesSQL("k", `select pg_advisory_xact_lock(42)`, `select pg_sleep(0.3)`)) // long enough for pgx to break it off
 		ended <- err
 	}()
 	f.atBarrier()

@@ -238,7 +238,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 	err := c.tx.SendBatch(ctx, b).Close()
 	s.logCallback(ctx, c.id, v)
 	switch {
-	case released && err == nil: // where several statements came in one text, results are read in the wrong places
+	case released && err == nil && v.ours == nil: // all three: a result can be read in another's place, and a reserved row be gone
 		c.behind = false
 		return rec, nil
 	case v.escaped, v.queued == nil && (isEscape(v.ours) || errors.Is(v.ours, pgx.ErrNoRows)): // no rows: the reserved one is gone

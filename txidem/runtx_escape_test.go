@@ -16,7 +16,7 @@ func TestRunTx_R10_RawCommitIsFoundOutAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, level := range isolationLevels {
 		for _, statements := range [][]string{
-			{"commit"}, {"rollback"}, {"commit and chain"}, {"rollback and chain"}, {"commit", "begin"}, {"commit", "begin", "savepoint txonce"},
+			{"commit"}, {"rollback"}, {"commit and chain"}, {"rollback and chain"}, {"commit", "begin"}, {"commit", "begin", "savepoint txonce"}, {"rollback and chain", "savepoint txonce"},
 		} {
 			t.Run(name(level, "/", strings.Join(statements, "-")), func(t *testing.T) {
 				t.Parallel()
