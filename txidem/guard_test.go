@@ -467,3 +467,61 @@ func TestRun_HandlerFindsTheCallAndAtFinishTravelsWithTheRecord(t *testing.T) {
 	}
 	f.idle()
 }
+
+// TestRun_R10_CommitHiddenByAnErrorIsFoundOut sends COMMIT where its tag is not seen, and an error behind it: the transaction is
+// aborted then, and cannot be asked whose it is.
+func TestRun_R10_CommitHiddenByAnErrorIsFoundOut(t *testing.T) {
+	t.Parallel()
+	commit := map[string]func(context.Context, pgx.Tx) error{
+		"batch": func(ctx context.Context, tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			b.Queue(`select 1`)
+			b.Queue(`/* at last */ COMMIT and chain`)
+			return tx.SendBatch(ctx, b).Close()
+		},
+		"query": func(ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, `end and chain`)
+			if err == nil {
+				rows.Close()
+			}
+			return err
+		},
+		"row": func(ctx context.Context, tx pgx.Tx) error {
+			_ = tx.QueryRow(ctx, `commit and chain`).Scan()
+			return nil
+		},
+		"savepoint": func(ctx context.Context, tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			b := &pgx.Batch{}
+			b.Queue(`commit and chain`)
+			return inner.SendBatch(ctx, b).Close()
+		},
+	}
+	f := setup(t, nil, nil)
+	for label, send := range commit {
+		for _, end := range []error{nil, errOfTheTool, Fail("no", "no")} {
+			intent := name(label, end)
+			handler := func(ctx context.Context, tx pgx.Tx) (string, error) {
+				if err := errors.Join(write(ctx, tx, intent), send(ctx, tx)); err != nil {
+					return "", err
+				}
+				_, _ = tx.Exec(ctx, `select 1/0`)
+				return "", end
+			}
+			if _, err := Run(t.Context(), f.store, request(intent), handler); !errors.Is(err, ErrHandlerEndedTx) {
+				t.Errorf("%s: got %v, want ErrHandlerEndedTx", intent, err)
+			}
+			_, err := Run(t.Context(), f.store, request(intent), handler)
+			if failure, failed := failureIn(err); !failed || failure.Code != CodeHandlerEndedTx {
+				t.Errorf("%s: a retry got %v, want the recorded failure", intent, err)
+			}
+			if n := f.effects(intent); n != 1 {
+				t.Errorf("%s: %d effects, want the one that escaped", intent, n)
+			}
+		}
+	}
+	f.idle()
+}

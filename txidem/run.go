@@ -88,15 +88,6 @@ type way struct {
 	name            Way
 	protected, bare func(context.Context, *identity) (outcome, error)
 	work            func(*identity) work
-	tx              pgx.Tx // the caller's, if there is one
-}
-
-// reads is through which connection the call may read in front of everything else: a second one could starve a small pool.
-func (w way) reads(s *Store) querier {
-	if w.tx != nil {
-		return w.tx
-	}
-	return s.pool
 }
 
 func (s *Store) run(ctx context.Context, req Request, w way) (outcome, error) {
@@ -153,7 +144,10 @@ func (s *Store) accept(ctx context.Context, req Request, w way, event *Event) (o
 	case id.policy.Disabled:
 		out, err = w.bare(ctx, id)
 	default:
-		if err = s.withinQuota(ctx, id, w.reads(s)); err == nil {
+		if w.name != WayTx { // which must not read in front of its savepoint
+			err = s.withinQuota(ctx, id, s.pool)
+		}
+		if err == nil {
 			out, err = w.protected(ctx, id)
 		}
 		if err == nil && !out.replayed {

@@ -38,7 +38,6 @@ func RunTx[T any](ctx context.Context, tx pgx.Tx, s *Store, req Request, handler
 		protected: func(ctx context.Context, id *identity) (outcome, error) { return s.decideTx(ctx, tx, id, h) },
 		bare:      func(ctx context.Context, id *identity) (outcome, error) { return s.unprotectedTx(ctx, tx, id, h) },
 		work:      func(id *identity) work { return s.memory.with(id, tx, h) },
-		tx:        tx,
 	})
 	return resultOf(out, value, err)
 }
@@ -97,8 +96,11 @@ func (s *Store) claimTx(ctx context.Context, tx pgx.Tx, id *identity, expired *r
 	s.queueClaim(b, s.sql.claimsTx, id, c.claim, &c.outer, &c.level)
 	b.Queue(s.sql.readTx, uuidOf(id), id.policy.InlineAnswer).Query(c.readRecord)
 	err = tx.SendBatch(ctx, b).Close()
-	if err == nil && c.won && c.serializable() {
-		err = s.reserveTx(ctx, c, expired)
+	if err == nil && c.won && !c.decided(id.policy) {
+		err = s.withinQuota(ctx, id, tx) // a second connection could starve a small pool
+		if err == nil && c.serializable() {
+			err = s.reserveTx(ctx, c, expired)
+		}
 	}
 	if err != nil {
 		_ = c.undo(ctx)
@@ -347,7 +349,7 @@ func (s *Store) explainTx(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, ErrTxOver), hasCode(err, codeNoTx, codeTxAborted):
 		return fmt.Errorf("%w: %w", ErrTxNotOpen, err)
-	case errors.Is(err, ErrStaleSnapshot), hasCode(err, codeSerialization, codeDeadlock):
+	case errors.Is(err, ErrStaleSnapshot), errors.Is(err, ErrQuota), errors.Is(err, ErrPolicy), hasCode(err, codeSerialization, codeDeadlock):
 		return err
 	}
 	return s.explain(ctx, err)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/sqltext"
 )
 
 // handlerTx is the transaction that a handler gets: the real one, which Run ends and which is of no use afterwards. What
@@ -69,6 +71,9 @@ func (tx *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResul
 		return pgx.FailedBatchResults(b, err)
 	}
 	defer done()
+	for _, q := range b.QueuedQueries {
+		tx.sends(q.SQL)
+	}
 	return tx.Tx.SendBatch(ctx, b)
 }
 
@@ -100,6 +105,7 @@ func (tx *handlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Ro
 		return overRow{}, err
 	}
 	defer done()
+	tx.sends(sql)
 	return tx.Tx.Query(ctx, sql, args...)
 }
 
@@ -109,12 +115,31 @@ func (tx *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.
 		return overRow{}
 	}
 	defer done()
+	tx.sends(sql)
 	return tx.Tx.QueryRow(ctx, sql, args...)
 }
 
 // endsTx reports whether a statement with this tag made something durable that a rollback does not undo.
 func endsTx(tag pgconn.CommandTag) bool {
 	return tag.String() == "COMMIT" || tag.String() == "PREPARE TRANSACTION"
+}
+
+// sends looks at a statement whose tag will not be seen. One that commits counts as done, whatever becomes of it: an error
+// that comes behind it would hide it, for an aborted transaction cannot be asked whose it is.
+func (w *watch) sends(sql string) {
+	for _, one := range sqltext.Statements(sql) {
+		words := sqltext.Words(one)
+		if len(words) == 0 {
+			continue
+		}
+		second := ""
+		if len(words) > 1 {
+			second = words[1]
+		}
+		if words[0] == "commit" && second != "prepared" || words[0] == "end" || words[0] == "prepare" && second == "transaction" {
+			w.ended.Store(true)
+		}
+	}
 }
 
 // overRow is what reading returns after the handler has.
