@@ -110,7 +110,7 @@ func (w *world) takeOver(t *rapid.T) {
 	w.judge(t, p, w.make(p, nil))
 }
 
-// renew lets the time come to renew the leases of all who run: who lost his is told.
+// renew lets the time come to renew the leases of all who run: who lost his, or let it run out, is told.
 func (w *world) renew(t *rapid.T) {
 	if len(w.zombies) == 0 {
 		t.Skip()
@@ -126,7 +126,7 @@ func (w *world) renew(t *rapid.T) {
 	}
 	ls.mu.Unlock()
 	for _, z := range w.zombies {
-		if i := z.intent; i.holder != z {
+		if i := z.intent; i.holder != z || !i.live {
 			<-z.ctx.Done()
 			if !errors.Is(context.Cause(z.ctx), ErrLeaseLost) {
 				t.Fatalf("a zombie is told %v; want ErrLeaseLost", context.Cause(z.ctx))
@@ -144,8 +144,7 @@ func (w *world) renew(t *rapid.T) {
 		return true
 	})
 	for _, z := range w.zombies {
-		if z.intent.holder == z {
-			z.intent.live = true
+		if z.intent.holder == z && z.intent.live {
 			if z.intent.overdue { // whether a renewal puts that off plays no part here
 				w.f.exec(`update txonce.call set expires_at = lease_until + interval '1 day' where id = $1`, w.id(z.intent).String())
 				z.intent.overdue = false

@@ -242,7 +242,7 @@ func TestLoad_D07_TakesNewColumns(t *testing.T) {
 	t.Parallel()
 	g := grown(t, 100)
 	s := g.sizes[0]
-	_, err := s.db.admin.Exec(t.Context(), `alter table `+s.db.calls+`.call add leased boolean not null default false, add lease_until timestamptz`)
+	_, err := s.db.admin.Exec(t.Context(), `alter table `+s.db.calls+`.call add later_flag boolean not null default false, add later_time timestamptz`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestLoad_D07_TakesNewColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n int
-	s.query(t, `select count(*) from %s where not leased and lease_until is null`, &n)
+	s.query(t, `select count(*) from %s where not later_flag and later_time is null`, &n)
 	if n != 101 {
 		t.Errorf("%d records, want 100 and the pattern", n)
 	}
