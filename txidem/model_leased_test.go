@@ -190,14 +190,19 @@ func judgeLeased(t *rapid.T, p plan, m made, l *life, taken, holds bool) {
 		effects = []int{run}
 	}
 	switch _, told := failureIn(m.err); {
+	case p.end == released && taken: // it speaks for itself alone
+		judgeOpen(t, p, m, holds)
+		if !errors.Is(m.err, errHandler) {
+			t.Fatalf("%s: got %v; want its error in it", p.name(), m.err)
+		}
+		if holds {
+			p.leaveOpen(m)
+		}
 	case p.end == released:
 		if !errors.Is(m.err, errHandler) || told || errors.Is(m.err, ErrBlocked) || errors.Is(m.err, ErrOutcomeUnknown) {
 			t.Fatalf("%s: got %v; want its error", p.name(), m.err)
 		}
-		switch {
-		case holds && taken: // it speaks for itself
-			p.leaveOpen(m)
-		case holds:
+		if holds {
 			i.gone()
 		}
 	case !holds || p.end == open || p.end == unknownAnswered:
@@ -229,7 +234,7 @@ func judgeOpen(t *rapid.T, p plan, m made, holds bool) {
 	if _, failed := failureIn(m.err); !errors.Is(m.err, want) || failed || m.Raw != nil || Retryable(m.err) != (want == ErrOutcomeUnknown) {
 		t.Fatalf("%s: got %q, %v; want %v", p.name(), m.Raw, m.err, want)
 	}
-	if !holds && p.end != open && p.end != unknownAnswered && !errors.Is(m.err, ErrLeaseLost) {
+	if !holds && p.end != open && p.end != released && p.end != unknownAnswered && !errors.Is(m.err, ErrLeaseLost) {
 		t.Fatalf("%s: got %v; want ErrLeaseLost", p.name(), m.err)
 	}
 }
