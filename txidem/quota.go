@@ -17,7 +17,8 @@ type quotas struct {
 }
 
 type usage struct {
-	live  int64     // counted in the table
+	live  int64 // counted in the table, up to the limit
+	limit int
 	added int64     // by this process since
 	at    time.Time // when it was counted
 }
@@ -28,19 +29,23 @@ const (
 )
 
 // withinQuota refuses a call that would make one more record than its scope may have. Calls that have a record go on.
-func (s *Store) withinQuota(ctx context.Context, id *identity, from querier) error {
+func (s *Store) withinQuota(ctx context.Context, id *identity, w way) error {
 	if id.policy.Quota == 0 {
 		return nil
 	}
-	u, fresh := s.quotas.get(id.scope)
+	from, explain := querier(s.pool), s.explain
+	if w.tx != nil { // a second connection could starve a small pool
+		from, explain = savepointed{w.tx}, s.explainTx
+	}
+	u, fresh := s.quotas.get(id.scope, id.policy.Quota)
 	if !fresh {
 		if err := from.QueryRow(ctx, s.sql.live, id.scope, id.policy.Quota).Scan(&u.live); err != nil {
-			return s.explain(ctx, err)
+			return explain(ctx, err)
 		}
 		if u.live < 0 {
 			return fmt.Errorf("%w: Policy.Quota needs an index: create index concurrently call_scope_idx on %s.call (scope, expires_at)", ErrPolicy, s.sql.schema)
 		}
-		u = s.quotas.set(id.scope, u.live)
+		u = s.quotas.set(id.scope, u.live, id.policy.Quota)
 	}
 	if u.live+u.added < int64(id.policy.Quota) {
 		return nil
@@ -49,25 +54,44 @@ func (s *Store) withinQuota(ctx context.Context, id *identity, from querier) err
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: %d are allowed", ErrQuota, id.policy.Quota)
 	case err != nil:
-		return s.explain(ctx, err)
+		return explain(ctx, err)
 	}
 	return nil
 }
 
-func (q *quotas) get(scope string) (u usage, fresh bool) {
+// savepointed asks in a caller's transaction, which stays usable when the answer is an error.
+type savepointed struct{ tx pgx.Tx }
+
+func (s savepointed) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return rowFunc(func(dest ...any) error {
+		inner, err := s.tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = inner.Rollback(ctx) }()
+		return inner.QueryRow(ctx, sql, args...).Scan(dest...)
+	})
+}
+
+type rowFunc func(dest ...any) error
+
+func (scan rowFunc) Scan(dest ...any) error { return scan(dest...) }
+
+// get returns what is known of the scope. It is not fresh for a larger limit than the one up to which it was counted.
+func (q *quotas) get(scope string, limit int) (u usage, fresh bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	u, ok := q.of[scope]
-	return u, ok && time.Since(u.at) < quotaFresh
+	return u, ok && time.Since(u.at) < quotaFresh && (u.live < int64(u.limit) || limit <= u.limit)
 }
 
-func (q *quotas) set(scope string, live int64) usage {
+func (q *quotas) set(scope string, live int64, limit int) usage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.of == nil || len(q.of) >= quotaMost {
 		q.of = make(map[string]usage)
 	}
-	u := usage{live: live, at: time.Now()}
+	u := usage{live: live, limit: limit, at: time.Now()}
 	q.of[scope] = u
 	return u
 }

@@ -91,14 +91,6 @@ type way struct {
 	tx              pgx.Tx // the caller's, if there is one
 }
 
-// reads is through which connection the call may read in front of everything else: a second one could starve a small pool.
-func (w way) reads(s *Store) querier {
-	if w.tx != nil {
-		return w.tx
-	}
-	return s.pool
-}
-
 func (s *Store) run(ctx context.Context, req Request, w way) (outcome, error) {
 	start := time.Now()
 	event := Event{Decision: DecidedReleased, Way: w.name, Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
@@ -153,7 +145,7 @@ func (s *Store) accept(ctx context.Context, req Request, w way, event *Event) (o
 	case id.policy.Disabled:
 		out, err = w.bare(ctx, id)
 	default:
-		if err = s.withinQuota(ctx, id, w.reads(s)); err == nil {
+		if err = s.withinQuota(ctx, id, w); err == nil {
 			out, err = w.protected(ctx, id)
 		}
 		if err == nil && !out.replayed {
