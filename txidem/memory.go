@@ -1,6 +1,7 @@
 package txidem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,7 @@ func (m *memoryStore) look(id toolcall.ID) *memoryCall {
 	seen := *call
 	if call.record != nil {
 		rec := *call.record
+		rec.answer = bytes.Clone(rec.answer)
 		rec.expired = !m.now().Before(call.expiresAt)
 		seen.record = &rec
 	}
@@ -142,7 +144,7 @@ func (m *memoryStore) run(ctx context.Context, id *identity, mine *memoryCall, d
 	if err != nil {
 		return outcome{}, err
 	}
-	rec := newRecord(id, newToken(), state, stored)
+	rec := newRecord(id, newToken(), state, bytes.Clone(stored)) // the answer is its caller's, to do with as it likes
 	rec.finishedAt = m.now()
 	m.mu.Lock()
 	mine.record, mine.expiresAt, mine.tombstone = rec, rec.finishedAt.Add(id.keep), id.policy.OnExpired == Refuse

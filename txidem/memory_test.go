@@ -280,3 +280,27 @@ func TestMemory_R10_R22_PanicAndGoexitFreeTheKey(t *testing.T) {
 		t.Errorf("the transactions got %q", did)
 	}
 }
+
+func TestMemory_R22_R05_CallersMayWriteToWhatTheyGot(t *testing.T) {
+	t.Parallel()
+	s := memory(t, nil, nil)
+	call := func() Result[string] {
+		r, err := Run(t.Context(), s, request("a"), func(context.Context, pgx.Tx) (string, error) { return "first", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	copy(call().Raw, `"other`)
+	if again := call(); again.Value != "first" {
+		t.Errorf("the replay says %q", again.Value)
+	}
+	status, err := s.Status(t.Context(), request("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(status.Answer, `"third`)
+	if again := call(); again.Value != "first" {
+		t.Errorf("the replay behind Status says %q", again.Value)
+	}
+}
