@@ -79,6 +79,8 @@ func (m *memoryStore) decide(ctx context.Context, id *identity, wait time.Durati
 	for {
 		mine, other := m.claim(id)
 		switch {
+		case mine == nil && other == nil:
+			return outcome{}, overQuota(id)
 		case mine != nil:
 			return m.run(ctx, id, mine, do)
 		case other.record != nil:
@@ -94,16 +96,29 @@ func (m *memoryStore) decide(ctx context.Context, id *identity, wait time.Durati
 	}
 }
 
-// claim takes the call, or returns who has it.
+// claim takes the call, or returns who has it, or neither where its scope has too many live records.
 func (m *memoryStore) claim(id *identity) (mine, other *memoryCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if other = m.look(id.ID); other != nil && (other.record == nil || !other.record.expired || id.policy.OnExpired == Refuse) {
 		return nil, other
 	}
+	if id.policy.Quota > 0 && m.live(id.scope) >= id.policy.Quota {
+		return nil, nil
+	}
 	mine = &memoryCall{ended: make(chan struct{})}
 	m.of[id.ID] = mine
 	return mine, nil
+}
+
+// live counts the records of a scope that have not expired. It is called with mu held.
+func (m *memoryStore) live(scope string) (n int) {
+	for _, call := range m.of {
+		if call.record != nil && call.record.scope == scope && m.now().Before(call.expiresAt) {
+			n++
+		}
+	}
+	return n
 }
 
 // look returns the call, with a record that is its caller's own. It is called with mu held.

@@ -304,3 +304,20 @@ func TestMemory_R22_R05_CallersMayWriteToWhatTheyGot(t *testing.T) {
 		t.Errorf("the replay behind Status says %q", again.Value)
 	}
 }
+
+func TestMemory_R22_R21_Quota(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := memory(t, &Config{Policy: &Policy{Quota: 1}}, &MemoryConfig{Now: func() time.Time { return now }})
+	call := func(key string) error {
+		_, err := Run(t.Context(), s, request(key), func(context.Context, pgx.Tx) (string, error) { return "x", nil })
+		return err
+	}
+	if first, again, other := call("a"), call("a"), call("b"); first != nil || again != nil || !errors.Is(other, ErrQuota) {
+		t.Errorf("first %v, again %v, other %v; want nil, nil and ErrQuota", first, again, other)
+	}
+	now = now.Add(25 * time.Hour)
+	if err := call("b"); err != nil {
+		t.Errorf("once the record has expired: %v", err)
+	}
+}

@@ -50,13 +50,17 @@ func (s *Store) withinQuota(ctx context.Context, id *identity, w way) error {
 	if u.live+u.added < int64(id.policy.Quota) {
 		return nil
 	}
-	switch err := from.QueryRow(ctx, s.sql.exists, uuidOf(id)).Scan(nil); {
+	switch err := from.QueryRow(ctx, s.sql.exists, uuidOf(id), id.policy.OnExpired == Refuse).Scan(nil); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("%w: %d are allowed", ErrQuota, id.policy.Quota)
+		return overQuota(id)
 	case err != nil:
 		return explain(ctx, err)
 	}
 	return nil
+}
+
+func overQuota(id *identity) error {
+	return fmt.Errorf("%w: %d are allowed", ErrQuota, id.policy.Quota)
 }
 
 // savepointed asks in a caller's transaction, which stays usable when the answer is an error.

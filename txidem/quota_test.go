@@ -179,3 +179,21 @@ func TestQuota_R21_CallersTransactionStaysUsable(t *testing.T) {
 		t.Errorf("the transaction behind it: %v", err)
 	}
 }
+
+// TestQuota_R21_R13_RefusedCallIsToldSoInAFullScope: it makes no record, and waiting does not help it.
+func TestQuota_R21_R13_RefusedCallIsToldSoInAFullScope(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Quota: 1, OnExpired: Refuse}, nil)
+	f.exec(`create index call_scope_idx on txonce.call (scope, expires_at)`)
+	if _, err := Run(t.Context(), f.store, request("a"), writes("a")); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(`update txonce.call set expires_at = clock_timestamp()`)
+	f.store.quotas.stale()
+	if _, err := Run(t.Context(), f.store, request("b"), writes("b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), f.store, request("a"), writes("a")); !errors.Is(err, ErrExpired) {
+		t.Errorf("%v, want ErrExpired", err)
+	}
+}
