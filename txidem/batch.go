@@ -56,12 +56,36 @@ func (b *Batch) accepts(sql string) bool {
 // transaction either: what is told of a batch is what its last statement, our COMMIT, says.
 func (b *Batch) finish(call *toolcall.Call) error {
 	call.Finish(&b.queued)
-	for _, q := range b.queued.QueuedQueries {
+	return refuse(&b.queued)
+}
+
+// refuse returns an error if a statement cannot be part of the batch, and sees to it that none is made into one later.
+func refuse(b *pgx.Batch) error {
+	for _, q := range b.QueuedQueries {
 		if err := refusal(q.SQL); err != nil {
 			return err
 		}
+		if len(q.Arguments) == 0 {
+			continue
+		}
+		switch rewriter := q.Arguments[0].(type) {
+		case pgx.NamedArgs, pgx.StrictNamedArgs: // replace names by numbers, nothing else
+		case pgx.QueryRewriter:
+			q.Arguments = append([]any{watchedRewriter{rewriter}}, q.Arguments[1:]...)
+		}
 	}
 	return nil
+}
+
+// watchedRewriter refuses what a rewriter of the user's makes of a statement, as if that had been queued.
+type watchedRewriter struct{ pgx.QueryRewriter }
+
+func (w watchedRewriter) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+	sql, args, err := w.QueryRewriter.RewriteQuery(ctx, conn, sql, args)
+	if err == nil {
+		err = refusal(sql)
+	}
+	return sql, args, err
 }
 
 // refusal says why a statement cannot be part of a batch.

@@ -75,7 +75,10 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 
 // newCall is what the handler finds in its context.
 func newCall(ctx context.Context, id *identity) *toolcall.Call {
-	outer, _ := toolcall.FromContext(ctx)
+	outer, inside := toolcall.FromContext(ctx)
+	if inside && outer.Over() { // the context outlived its call
+		outer = nil
+	}
 	return &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
 }
 

@@ -56,6 +56,11 @@ func (s *Store) failureAnswer(ctx context.Context, id *identity, failure *toolca
 	if raw, err = encodeFailure(failure); err != nil {
 		return nil, nil, err
 	}
+	if failure.Code == CodeHandlerEndedTx { // ours, and small: where it could not be stored, a retry would repeat the effect (R10)
+		roomy := *id
+		roomy.policy.MaxAnswer = maxAnswer
+		id = &roomy
+	}
 	if len(raw) > id.policy.MaxAnswer {
 		return nil, nil, tooLarge("the failure", len(raw), id.policy)
 	}

@@ -119,6 +119,7 @@ func (s *Store) sendLease(ctx context.Context, id *identity, token pgtype.UUID, 
 
 // readEpoch reads the row that a claim wrote, if it wrote one.
 func (l *lease) readEpoch(rows pgx.Rows) error {
+	l.epoch = "" // of an earlier try, whose outcome was lost
 	if !rows.Next() {
 		return rows.Err()
 	}
@@ -186,7 +187,7 @@ func (s *Store) finishLease(ctx context.Context, id *identity, l *lease, state s
 	if state == stateFailed || queued == nil {
 		queued = &pgx.Batch{}
 	}
-	v, resent, err := s.leaseTurn(ctx, id, func(b *pgx.Batch) {
+	v, resent, err := s.lastLeaseTurn(ctx, id, func(b *pgx.Batch) {
 		requeue(queued, b)
 		b.Queue(s.sql.leaseDone, uuidOf(id), l.token, state, stored, id.keep.Seconds()).QueryRow(func(row pgx.Row) error {
 			var finished int64
@@ -206,6 +207,19 @@ func (s *Store) finishLease(ctx context.Context, id *identity, l *lease, state s
 		return nil, errLeaseGone
 	}
 	return nil, err
+}
+
+// lastLeaseTurn is leaseTurn, again where Postgres asks for a repeat (R11): the effect has happened, and its answer is known.
+func (s *Store) lastLeaseTurn(ctx context.Context, id *identity, queue func(*pgx.Batch)) (r leaseResult, resent bool, err error) {
+	for range id.policy.Attempts {
+		var again bool
+		r, again, err = s.leaseTurn(ctx, id, queue)
+		resent = resent || again
+		if !hasCode(err, codeSerialization, codeDeadlock) || ctx.Err() != nil {
+			break
+		}
+	}
+	return r, resent, err
 }
 
 // leaseResult is what became of a turn of a leased call.

@@ -1,6 +1,7 @@
 package txidem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,8 @@ func (m *memoryStore) decide(ctx context.Context, id *identity, wait time.Durati
 	for {
 		mine, other := m.claim(id)
 		switch {
+		case mine == nil && other == nil:
+			return outcome{}, overQuota(id)
 		case mine != nil:
 			return m.run(ctx, id, mine, do)
 		case other.record != nil:
@@ -93,16 +96,29 @@ func (m *memoryStore) decide(ctx context.Context, id *identity, wait time.Durati
 	}
 }
 
-// claim takes the call, or returns who has it.
+// claim takes the call, or returns who has it, or neither where its scope has too many live records.
 func (m *memoryStore) claim(id *identity) (mine, other *memoryCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if other = m.look(id.ID); other != nil && (other.record == nil || !other.record.expired || id.policy.OnExpired == Refuse) {
 		return nil, other
 	}
+	if id.policy.Quota > 0 && m.live(id.scope) >= id.policy.Quota {
+		return nil, nil
+	}
 	mine = &memoryCall{ended: make(chan struct{})}
 	m.of[id.ID] = mine
 	return mine, nil
+}
+
+// live counts the records of a scope that have not expired. It is called with mu held.
+func (m *memoryStore) live(scope string) (n int) {
+	for _, call := range m.of {
+		if call.record != nil && call.record.scope == scope && m.now().Before(call.expiresAt) {
+			n++
+		}
+	}
+	return n
 }
 
 // look returns the call, with a record that is its caller's own. It is called with mu held.
@@ -114,6 +130,7 @@ func (m *memoryStore) look(id toolcall.ID) *memoryCall {
 	seen := *call
 	if call.record != nil {
 		rec := *call.record
+		rec.answer = bytes.Clone(rec.answer)
 		rec.expired = !m.now().Before(call.expiresAt)
 		seen.record = &rec
 	}
@@ -142,7 +159,7 @@ func (m *memoryStore) run(ctx context.Context, id *identity, mine *memoryCall, d
 	if err != nil {
 		return outcome{}, err
 	}
-	rec := newRecord(id, newToken(), state, stored)
+	rec := newRecord(id, newToken(), state, bytes.Clone(stored)) // the answer is its caller's, to do with as it likes
 	rec.finishedAt = m.now()
 	m.mu.Lock()
 	mine.record, mine.expiresAt, mine.tombstone = rec, rec.finishedAt.Add(id.keep), id.policy.OnExpired == Refuse

@@ -280,3 +280,44 @@ func TestMemory_R10_R22_PanicAndGoexitFreeTheKey(t *testing.T) {
 		t.Errorf("the transactions got %q", did)
 	}
 }
+
+func TestMemory_R22_R05_CallersMayWriteToWhatTheyGot(t *testing.T) {
+	t.Parallel()
+	s := memory(t, nil, nil)
+	call := func() Result[string] {
+		r, err := Run(t.Context(), s, request("a"), func(context.Context, pgx.Tx) (string, error) { return "first", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	copy(call().Raw, `"other`)
+	if again := call(); again.Value != "first" {
+		t.Errorf("the replay says %q", again.Value)
+	}
+	status, err := s.Status(t.Context(), request("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(status.Answer, `"third`)
+	if again := call(); again.Value != "first" {
+		t.Errorf("the replay behind Status says %q", again.Value)
+	}
+}
+
+func TestMemory_R22_R21_Quota(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := memory(t, &Config{Policy: &Policy{Quota: 1}}, &MemoryConfig{Now: func() time.Time { return now }})
+	call := func(key string) error {
+		_, err := Run(t.Context(), s, request(key), func(context.Context, pgx.Tx) (string, error) { return "x", nil })
+		return err
+	}
+	if first, again, other := call("a"), call("a"), call("b"); first != nil || again != nil || !errors.Is(other, ErrQuota) {
+		t.Errorf("first %v, again %v, other %v; want nil, nil and ErrQuota", first, again, other)
+	}
+	now = now.Add(25 * time.Hour)
+	if err := call("b"); err != nil {
+		t.Errorf("once the record has expired: %v", err)
+	}
+}

@@ -69,8 +69,8 @@ type Policy struct {
 	// the protection on again where the store's policy has it off.
 	Disabled bool
 
-	// MaxAnswer is the size in bytes above which an encoded answer fails the call before it commits. Defaults to
-	// 16 MiB, the largest value allowed.
+	// MaxAnswer is the size in bytes above which an encoded answer or failure of the handler fails the call before it commits.
+	// Defaults to 16 MiB, the largest value allowed.
 	MaxAnswer int
 }
 

@@ -12,7 +12,7 @@ with granted as (
 insert into {schema}.call (id, scope, tool, key, fingerprint, canon, fields, state, attempt, answer,
                            started_at, expires_at, tombstone, leased, lease_until)
 select $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::smallint, $7::bytea, 'running', $8::uuid, '',
-       clock_timestamp(), clock_timestamp() + make_interval(secs => $9::double precision + $10::double precision),
+       clock_timestamp(), clock_timestamp() + make_interval(secs => $10::double precision),
        $11::boolean, true, clock_timestamp() + make_interval(secs => $9::double precision)
  where pg_try_advisory_xact_lock($12::bigint)
 on conflict (id) do nothing
@@ -27,7 +27,7 @@ const sqlLeaseForget = sqlForget + ` and pg_try_advisory_xact_lock($3::bigint)`
 const sqlTakeOver = `
 update {schema}.call
    set attempt = $2::uuid, fingerprint = $4::bytea, canon = $5::smallint, fields = $6::bytea, tombstone = $9::boolean,
-       expires_at = clock_timestamp() + make_interval(secs => $7::double precision + $8::double precision),
+       expires_at = started_at + make_interval(secs => $8::double precision),
        lease_until = clock_timestamp() + make_interval(secs => $7::double precision)
  where id = $1::uuid and attempt = $3::uuid and state = 'running' and lease_until <= clock_timestamp()
 returning (extract(epoch from started_at) * 1000000)::bigint`

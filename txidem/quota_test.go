@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -120,5 +121,79 @@ func TestForgetScope_R21_RemovesWhatTheScopeHasAndNothingElse(t *testing.T) {
 	}
 	if _, err := f.store.ForgetScope(t.Context(), ""); !errors.Is(err, ErrScope) {
 		t.Errorf("no scope: %v, want ErrScope", err)
+	}
+}
+
+// TestQuota_R21_SmallerQuotaHidesNothingFromALargerOne: two tools of one scope may have two quotas.
+func TestQuota_R21_SmallerQuotaHidesNothingFromALargerOne(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	f.exec(`create index call_scope_idx on txonce.call (scope, expires_at)`)
+	for i := range 5 {
+		key := strconv.Itoa(i)
+		if _, err := Run(t.Context(), f.store, request(key), writes(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, quota := range []int{2, 5} {
+		req := request("one more")
+		req.Policy = &Policy{Quota: quota}
+		if _, err := Run(t.Context(), f.store, req, writes("more")); !errors.Is(err, ErrQuota) {
+			t.Errorf("quota %d: %v, want ErrQuota", quota, err)
+		}
+	}
+}
+
+func TestQuota_R21_CallersTransactionThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Quota: 3}, nil)
+	f.exec(`create index call_scope_idx on txonce.call (scope, expires_at)`)
+	tx, err := f.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, _ = tx.Exec(t.Context(), "select 1/0")
+	if _, err := RunTx(t.Context(), tx, f.store, request("a"), writes("a")); !errors.Is(err, ErrTxNotOpen) || Retryable(err) {
+		t.Errorf("aborted: %v, retryable %v", err, Retryable(err))
+	}
+	_ = tx.Rollback(t.Context())
+	if _, err := RunTx(t.Context(), tx, f.store, request("a"), writes("a")); !errors.Is(err, ErrTxNotOpen) || Retryable(err) {
+		t.Errorf("ended: %v, retryable %v", err, Retryable(err))
+	}
+}
+
+func TestQuota_R21_CallersTransactionStaysUsable(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Quota: 3}, nil)
+	f.exec(`create index call_scope_idx on txonce.call (scope, expires_at)`)
+	f.exec(`revoke select on txonce.call from current_user`)
+	err := pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
+		if _, err := RunTx(t.Context(), tx, f.store, request("a"), writes("a")); !errors.Is(err, ErrPermission) {
+			t.Errorf("got %v, want ErrPermission", err)
+		}
+		_, err := tx.Exec(t.Context(), `select 1`)
+		return err
+	})
+	if err != nil {
+		t.Errorf("the transaction behind it: %v", err)
+	}
+}
+
+// TestQuota_R21_R13_RefusedCallIsToldSoInAFullScope: it makes no record, and waiting does not help it.
+func TestQuota_R21_R13_RefusedCallIsToldSoInAFullScope(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Quota: 1, OnExpired: Refuse}, nil)
+	f.exec(`create index call_scope_idx on txonce.call (scope, expires_at)`)
+	if _, err := Run(t.Context(), f.store, request("a"), writes("a")); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(`update txonce.call set expires_at = clock_timestamp()`)
+	f.store.quotas.stale()
+	if _, err := Run(t.Context(), f.store, request("b"), writes("b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), f.store, request("a"), writes("a")); !errors.Is(err, ErrExpired) {
+		t.Errorf("%v, want ErrExpired", err)
 	}
 }

@@ -145,7 +145,9 @@ func (s *Store) accept(ctx context.Context, req Request, w way, event *Event) (o
 		out, err = w.bare(ctx, id)
 	default:
 		if w.name != WayTx { // which must not read in front of its savepoint
-			err = s.withinQuota(ctx, id, s.pool)
+			if err = s.withinQuota(ctx, id, s.pool); err != nil {
+				err = s.explain(ctx, err)
+			}
 		}
 		if err == nil {
 			out, err = w.protected(ctx, id)

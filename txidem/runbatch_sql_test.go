@@ -3,7 +3,9 @@ package txidem
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -193,5 +195,82 @@ func TestRunBatch_R15_SetUpIsNamed(t *testing.T) {
 	f.effectsAre(map[string]int{"k": 0})
 	if _, err := RunBatch(t.Context(), unreachable(t), request("k"), queues("k")); !errors.Is(err, ErrUnavailable) || !Retryable(err) {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+func TestRunBatch_R18_ArgumentsThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	for label, args := range map[string][]any{
+		"encode": {make(chan int)}, "count": {1, 2}, "many": make([]any, 65536), "none": nil,
+	} {
+		for _, way := range []string{"batch", "run"} {
+			var err error
+			start := time.Now()
+			if way == "batch" {
+				_, err = RunBatch(t.Context(), f.store, request(label), func(_ context.Context, b *Batch) (string, error) {
+					b.Queue(`insert into effect (intent) values ($1)`, args...)
+					return "x", nil
+				})
+			} else {
+				_, err = Run(t.Context(), f.store, request(label), func(ctx context.Context, _ pgx.Tx) (string, error) {
+					return "x", queueAtFinish(ctx, func(b *pgx.Batch) { b.Queue(`insert into effect (intent) values ($1)`, args...) })
+				})
+			}
+			t.Logf("%s %s: retryable %v unknown %v unavailable %v %v: %.200v", label, way, Retryable(err), errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrUnavailable), time.Since(start), err)
+			if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOutcomeUnknown) {
+				t.Errorf("%s %s: %.200v", label, way, err)
+			}
+		}
+	}
+	f.idle()
+}
+
+type rewrites string
+
+func (r rewrites) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, []any, error) {
+	return string(r), nil, nil
+}
+
+func TestRunBatch_R18_RewriterCannotEndTheTransaction(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	for _, end := range []string{"commit", "rollback"} {
+		for range 2 {
+			r, err := RunBatch(t.Context(), f.store, request(end), func(_ context.Context, b *Batch) (string, error) {
+				b.Queue(`insert into effect (intent) values ($1)`, end)
+				b.Queue(`select 1`, rewrites(end))
+				b.Queue(`insert into effect (intent) values ($1)`, end)
+				return "x", nil
+			})
+			if !errors.Is(err, ErrBatchSQL) || Retryable(err) || f.effects(end) != 0 || f.records() != 0 {
+				t.Errorf("%s: %+v, %v; %d effects, %d records", end, r, err, f.effects(end), f.records())
+			}
+		}
+	}
+}
+
+func TestRunBatch_R18_ManyStatements(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	for _, distinct := range []bool{false, true} {
+		key := strconv.FormatBool(distinct)
+		_, err := RunBatch(t.Context(), f.store, request(key), func(_ context.Context, b *Batch) (string, error) {
+			for i := range 5_000 {
+				if distinct {
+					b.MustAffect(1, `insert into effect (intent) values ($1 || '`+strconv.Itoa(i)+`')`, "d")
+				} else {
+					b.Queue(`insert into effect (intent) values ($1)`, key)
+				}
+			}
+			return "x", nil
+		})
+		if err != nil {
+			t.Errorf("%v: %v", distinct, err)
+		}
+	}
+	f.effectsAre(map[string]int{"false": 5000})
+	if !says(t, f.pool, `select count(*) = 5000 from effect where intent like 'd%'`) {
+		t.Error("distinct: not all there")
 	}
 }

@@ -32,7 +32,8 @@ import (
 // So it is after NotDone of an attempt that came after one that was cut off, for which it cannot speak.
 //
 // A lease that cannot be renewed is lost: do's context is cancelled before it ends, with the cause [ErrLeaseLost]. What an attempt
-// that has lost its lease says later changes nothing. Statements that do queues by Call.AtFinish commit with the answer.
+// that has lost its lease says later changes nothing. Statements that do queues by Call.AtFinish commit with the answer;
+// they are those that [Batch.Queue] takes.
 //
 // A duplicate of a running call gets [ErrInProgress] at once, and one with other arguments [ErrKeyReused], since the claim can be
 // seen; Policy.Wait plays no part. An identity that was run by Run, RunTx or RunBatch is refused with [ErrOtherWay], and the other
@@ -211,6 +212,7 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 	if err == nil {
 		l.queued = &pgx.Batch{}
 		call.Finish(l.queued) // runs code of the user's, which may panic too
+		err = refuse(l.queued)
 	}
 	return answer, err
 }

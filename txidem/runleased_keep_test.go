@@ -198,3 +198,31 @@ func TestRunLeased_R14_S02_StatusTellsTheTruth(t *testing.T) {
 	}
 	want("failed", toolcall.StateFailed)
 }
+
+// TestRunLeased_R14_R12_RetentionCountsFromTheEndOfTheLastLease, also where the lease is longer than the retention and where it was taken over.
+func TestRunLeased_R14_R12_RetentionCountsFromTheEndOfTheLastLease(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &Policy{Lease: long, Retention: 10 * time.Hour}, nil)
+	f.abandon(request("k"))
+	const kept = `select abs(extract(epoch from ` + sqlExpiry + ` - lease_until - interval '10 h')) < 60 from txonce.call`
+	if !says(t, f.pool, kept) {
+		t.Error("cut off: it is kept for another time than the retention")
+	}
+	f.exec(`update txonce.call set started_at = started_at - interval '9 h', expires_at = expires_at - interval '9 h', lease_until = lease_until - interval '9 h'`)
+	_, err := RunLeased(t.Context(), f.store, request("k"), neverDo(t), func(context.Context) (string, bool, error) { return "", false, errCutOff })
+	if !errors.Is(err, errCutOff) {
+		t.Fatal(err)
+	}
+	if !says(t, f.pool, kept) {
+		t.Error("taken over: it is kept for another time than the retention")
+	}
+}
+
+// TestRunLeased_R14_TakeOverThatIsSentAgainForgetsItsFirstTry: the first one may have been rolled back, and a rival be faster.
+func TestRunLeased_R14_TakeOverThatIsSentAgainForgetsItsFirstTry(t *testing.T) {
+	t.Parallel()
+	l := &lease{epoch: "1"}
+	if _ = l.readEpoch(overRow{}); l.epoch != "" {
+		t.Errorf("the epoch is %q where no row was changed", l.epoch)
+	}
+}

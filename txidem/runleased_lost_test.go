@@ -299,3 +299,48 @@ func TestRunLeased_R14_R06_EndsOfACall(t *testing.T) {
 	}
 	f.idle()
 }
+
+func TestRunLeased_R14_R10_StatementsThatEndTheTransaction(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	for _, end := range []string{"commit", "rollback"} {
+		r, err := RunLeased(t.Context(), f.store, request(end), leavesOn(func(b *pgx.Batch) {
+			b.Queue(`insert into effect (intent) values ($1)`, end)
+			b.Queue(end)
+		}), nil)
+		if !errors.Is(err, ErrBatchSQL) || !errors.Is(err, ErrBlocked) || Retryable(err) {
+			t.Errorf("%s: %+v, %v", end, r, err)
+		}
+		if f.effects(end) != 0 {
+			t.Errorf("%s: an effect", end)
+		}
+		f.staysBlocked(request(end))
+	}
+}
+
+// TestRunLeased_R11_DeadlockAtTheEndIsRepeated: the effect elsewhere has happened, and its answer is known.
+func TestRunLeased_R11_DeadlockAtTheEndIsRepeated(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	f.exec(`create sequence tries`)
+	f.exec(`create function once_deadlocked() returns void language plpgsql as $$
+		begin if nextval('tries') < 2 then raise exception using errcode = '40P01'; end if; end $$`)
+	var p provider
+	r, err := RunLeased(t.Context(), f.store, request("a"), func(ctx context.Context) (string, error) {
+		call, _ := toolcall.FromContext(ctx)
+		if err := call.AtFinish(func(b *pgx.Batch) {
+			b.Queue(`insert into effect (intent) values ('a')`)
+			b.Queue(`select once_deadlocked()`)
+		}); err != nil {
+			return "", err
+		}
+		return p.pay(ctx)
+	}, nil)
+	if err != nil || r.Value != "paid" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	f.effectsAre(map[string]int{"a": 1})
+	if n := len(p.paid()); n != 1 {
+		t.Errorf("paid %d times", n)
+	}
+}

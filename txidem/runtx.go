@@ -349,7 +349,7 @@ func (s *Store) explainTx(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, ErrTxOver), hasCode(err, codeNoTx, codeTxAborted):
 		return fmt.Errorf("%w: %w", ErrTxNotOpen, err)
-	case errors.Is(err, ErrStaleSnapshot), errors.Is(err, ErrQuota), errors.Is(err, ErrPolicy), hasCode(err, codeSerialization, codeDeadlock):
+	case errors.Is(err, ErrStaleSnapshot), errors.Is(err, ErrCodec), hasCode(err, codeSerialization, codeDeadlock):
 		return err
 	}
 	return s.explain(ctx, err)

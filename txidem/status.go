@@ -124,7 +124,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return gaveUp
 	}
 	switch {
-	case errors.Is(err, ErrServerTooOld), errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, ErrServerTooOld), errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrQuota), errors.Is(err, ErrPolicy):
 		return err
 	case hasCode(err, codePrivilege):
 		return fmt.Errorf("%w (schema %q): %w", ErrPermission, s.sql.schema, err)
