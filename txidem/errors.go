@@ -51,9 +51,10 @@ var (
 	// other way round: what one of them may repeat, the other may not.
 	ErrOtherWay = errors.New("txidem: the same call was made in another way")
 	// ErrBlocked is returned by RunLeased under Policy.OnLeaseLost = Block when an attempt was cut off and may have had its
-	// effect: at first wrapping what cut it off, and to each call that comes later. Ask the other system whether it did,
-	// and then let Store.Forget free the call.
-	ErrBlocked = errors.New("txidem: an attempt was cut off and may have had its effect; find out, then free the call with Store.Forget")
+	// effect: at first wrapping what cut it off, and to each call that comes later. Find out from the other system whether it
+	// did. If so, make the call once more with an ask that returns the answer, which is recorded then. If not, let
+	// Store.Forget free the call: the next one runs, with another downstream key. A wrong "not" has the effect a second time.
+	ErrBlocked = errors.New("txidem: an attempt was cut off and may have had its effect; find out: if it had, call RunLeased with an ask that returns the answer, if not, free the call with Store.Forget")
 	// ErrQuota is returned when the caller's scope has as many live records as Policy.Quota allows.
 	ErrQuota = errors.New("txidem: the scope has too many live records; wait for some to expire")
 	// ErrStaleSnapshot is returned by RunTx above READ COMMITTED when the call was made meanwhile and the caller's
@@ -196,6 +197,10 @@ func Fail(code, message string) error {
 
 // Retryable reports whether it makes sense to repeat the same call with the same key after err. It never is unsafe to:
 // the key sees to that. It is pointless when the request, the handler or the set-up is at fault.
+//
+// Of an error that is not this package's it knows nothing and says true: those of the handler's own, such as a violated
+// constraint (23505), and a context that ended, are for the caller to tell apart, in front of it. So bound the repeats, wait
+// between them, and for as long as [InProgressError] says.
 func Retryable(err error) bool {
 	if err == nil {
 		return false

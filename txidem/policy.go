@@ -90,8 +90,9 @@ const (
 type OnLeaseLost int
 
 const (
-	// Block answers ErrBlocked until somebody finds out what happened and removes the claim with Store.Forget, or until the
-	// retention is over, which counts from the end of the last lease. With OnExpired = Refuse it lasts for good.
+	// Block answers ErrBlocked until somebody finds out what happened, and gives the answer by an ask or removes the claim
+	// with Store.Forget (see [ErrBlocked] for which of the two), or until the retention is over, which counts from the end of
+	// the last lease. With OnExpired = Refuse it lasts for good.
 	Block OnLeaseLost = iota + 1
 	// RerunLost runs the call again, with the same downstream key: for effects that the other system recognises by it.
 	RerunLost
