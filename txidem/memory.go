@@ -143,7 +143,7 @@ func (m *memoryStore) run(ctx context.Context, id *identity, mine *memoryCall, d
 		return outcome{}, err
 	}
 	rec := newRecord(id, newToken(), state, stored)
-	rec.finishedAt = m.now()
+	rec.finishedAt = m.now().UTC().Round(0) // like a real store's, it has no monotonic part: two of them may be compared
 	m.mu.Lock()
 	mine.record, mine.expiresAt, mine.tombstone = rec, rec.finishedAt.Add(id.keep), id.policy.OnExpired == Refuse
 	m.mu.Unlock()
