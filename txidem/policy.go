@@ -163,7 +163,7 @@ func (p *Policy) validate() error {
 		{"Lease", p.Lease, 100 * time.Millisecond, day},
 	} {
 		if d.value < d.min || d.value > d.max {
-			return fmt.Errorf("Policy.%s is %v; it must be between %v and %v", d.name, d.value, d.min, d.max)
+			return fmt.Errorf("%s is %v; it must be between %v and %v", "Policy."+d.name, d.value, d.min, d.max)
 		}
 	}
 	switch {
