@@ -17,7 +17,7 @@ import (
 // MemoryConfig is what a store of [NewMemory] can be told.
 type MemoryConfig struct {
 	// Begin makes the transaction that a handler of Run gets: a stub of the test's. It is committed when the handler returns
-	// nil and rolled back else. Defaults to one whose every method fails and says so.
+	// nil and rolled back else. RunTx uses the one that it is given. Defaults to one whose every method fails and says so.
 	Begin func(ctx context.Context) (pgx.Tx, error)
 
 	// Now is the clock by which records expire. Defaults to time.Now.
