@@ -8,10 +8,10 @@ type Failure struct {
 	Message string `json:"message"` // for people and models
 }
 
-// Error returns the message behind the code.
+// Error returns the message behind the code. A nil Failure, as in the Status of a call that did not fail, prints as <nil>.
 func (f *Failure) Error() string {
 	if f == nil {
-		return "toolcall: a failure without code and message"
+		return "<nil>"
 	}
 	if f.Code == "" {
 		return f.Message

@@ -54,7 +54,7 @@ func TestID_TextGoesThereAndBack(t *testing.T) {
 func TestFailure_SaysWhatItHas(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*toolcall.Failure{
-		"code: text": {Code: "code", Message: "text"}, "text": {Message: "text"}, "toolcall: a failure without code and message": nil,
+		"code: text": {Code: "code", Message: "text"}, "text": {Message: "text"}, "<nil>": nil,
 	} {
 		if got := f.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)

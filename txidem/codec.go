@@ -14,9 +14,14 @@ import (
 //
 // An error of Encode fails the call before it commits, and one of Decode a replay, both with ErrCodec; the record stays.
 // So a codec must go on decoding what its earlier versions encoded, for as long as records are kept: begin the bytes with a
-// version.
+// version. Several processes share the table, so let all of them decode a new version before one encodes it. What was
+// recorded before there was a codec is JSON as it is, which begins with no byte below 9.
+//
+// Around an effect elsewhere (RunLeased), an error of Encode comes behind the effect, which is then open as after a crash.
 type Codec interface {
+	// Encode makes of an answer what is stored. Its context does not end with the caller's, but after Policy.CommitTimeout.
 	Encode(ctx context.Context, r Recorded, answer []byte) (stored []byte, err error)
+	// Decode makes the answer of what Encode has made.
 	Decode(ctx context.Context, r Recorded, stored []byte) (answer []byte, err error)
 }
 

@@ -51,9 +51,10 @@ var (
 	// other way round: what one of them may repeat, the other may not.
 	ErrOtherWay = errors.New("txidem: the same call was made in another way")
 	// ErrBlocked is returned by RunLeased under Policy.OnLeaseLost = Block when an attempt was cut off and may have had its
-	// effect: at first wrapping what cut it off, and to each call that comes later. Ask the other system whether it did,
-	// and then let Store.Forget free the call.
-	ErrBlocked = errors.New("txidem: an attempt was cut off and may have had its effect; find out, then free the call with Store.Forget")
+	// effect: at first wrapping what cut it off, and to each call that comes later. Find out from the other system whether it
+	// did. If so, make the call once more with an ask that returns the answer, which is recorded then. If not, let
+	// Store.Forget free the call: the next one runs, with another downstream key. A wrong "not" has the effect a second time.
+	ErrBlocked = errors.New("txidem: an attempt was cut off and may have had its effect; find out: if it had, call RunLeased with an ask that returns the answer, if not, free the call with Store.Forget")
 	// ErrQuota is returned when the caller's scope has as many live records as Policy.Quota allows.
 	ErrQuota = errors.New("txidem: the scope has too many live records; wait for some to expire")
 	// ErrStaleSnapshot is returned by RunTx above READ COMMITTED when the call was made meanwhile and the caller's
@@ -101,8 +102,9 @@ var (
 var (
 	// ErrUnavailable is returned when the database could not be asked. Nothing was written; the call can be repeated.
 	ErrUnavailable = errors.New("txidem: the database cannot be asked")
-	// ErrOutcomeUnknown is returned when the answer to COMMIT was lost: the call may have succeeded or not. Repeat it
-	// with the same key: if it committed, its answer is replayed. It is always an [*OutcomeUnknownError].
+	// ErrOutcomeUnknown is returned when the answer to COMMIT was lost, or a leased attempt was cut off: the call may have
+	// succeeded or not. Repeat it with the same key: if it committed, its answer is replayed. Status and Resolve return it
+	// when the server that they ask cannot know. It is always an [*OutcomeUnknownError].
 	ErrOutcomeUnknown = errors.New("txidem: the outcome is unknown")
 	// ErrPermission is returned when the role lacks a privilege on the table. The grants are in the documentation of
 	// package migrations.
@@ -120,6 +122,7 @@ type InProgressError struct {
 	RetryAfter time.Duration // when to repeat the same call with the same key
 }
 
+// Error names the call and when to repeat it.
 func (e *InProgressError) Error() string {
 	return fmt.Sprintf("%v: %s %s; repeat the same call with the same key in %v", ErrInProgress, e.Tool, e.ID, e.RetryAfter)
 }
@@ -134,6 +137,7 @@ type KeyReusedError struct {
 	Paths []string // JSON Pointers of the arguments that differ, where they are known; never their values
 }
 
+// Error names the call and the arguments that differ.
 func (e *KeyReusedError) Error() string {
 	if len(e.Paths) == 0 {
 		return fmt.Sprintf("%v: %s %s; use a new key for a new intent", ErrKeyReused, e.Tool, e.ID)
@@ -151,6 +155,7 @@ type ExpiredError struct {
 	FinishedAt time.Time // by the database's clock
 }
 
+// Error names the call and when it ended.
 func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("%v: %s %s, at %s; use a new key for a new intent", ErrExpired, e.Tool, e.ID, e.FinishedAt.UTC().Format(time.RFC3339))
 }
@@ -158,13 +163,15 @@ func (e *ExpiredError) Error() string {
 // Is makes errors.Is(err, ErrExpired) true.
 func (e *ExpiredError) Is(target error) bool { return target == ErrExpired }
 
-// OutcomeUnknownError says that COMMIT was sent and its answer was lost.
+// OutcomeUnknownError says that COMMIT was sent and its answer was lost, that a leased attempt was cut off and the next call
+// finds out, or that Status or Resolve asked a server that cannot know.
 type OutcomeUnknownError struct {
 	ID   toolcall.ID
 	Tool string
-	Err  error // what happened to the connection
+	Err  error // what happened to the connection or the attempt
 }
 
+// Error names the call and what to do.
 func (e *OutcomeUnknownError) Error() string {
 	return fmt.Sprintf("%v: %s %s: %v; repeat the same call with the same key to learn it", ErrOutcomeUnknown, e.Tool, e.ID, e.Err)
 }
@@ -172,15 +179,16 @@ func (e *OutcomeUnknownError) Error() string {
 // Is makes errors.Is(err, ErrOutcomeUnknown) true.
 func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
 
-// Unwrap returns what happened to the connection.
+// Unwrap returns Err.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // PanicError carries what the handler panicked with.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // what recover returned
+	Stack []byte // of the handler's goroutine, as debug.Stack has it
 }
 
+// Error has the value and not the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("%v: %v", ErrHandlerPanicked, e.Value) }
 
 // Is makes errors.Is(err, ErrHandlerPanicked) true.
@@ -196,6 +204,10 @@ func Fail(code, message string) error {
 
 // Retryable reports whether it makes sense to repeat the same call with the same key after err. It never is unsafe to:
 // the key sees to that. It is pointless when the request, the handler or the set-up is at fault.
+//
+// Of an error that is not this package's it knows nothing and says true: those of the handler's own, such as a violated
+// constraint (23505), and a context that ended, are for the caller to tell apart, in front of it. So bound the repeats, wait
+// between them, and for as long as [InProgressError] says.
 func Retryable(err error) bool {
 	if err == nil {
 		return false

@@ -30,24 +30,27 @@ func ExampleRunTx() {
 			request := txidem.Request{Scope: "tenant-7", Tool: "issue_refund", Key: "order A-1"}
 			result, err := txidem.RunTx(ctx, tx, store, request, refund)
 			if err != nil {
-				return err // rolls back; txidem.Retryable says whether to repeat closeOrder
+				return err // rolls back, also a failure made by Fail; txidem.Retryable says whether to repeat closeOrder
 			}
 			fmt.Println(result.Value, "replayed:", result.Replayed)
+			if result.Replayed {
+				return nil // so the rest has been done too: it committed with the call
+			}
 			_, err = tx.Exec(ctx, `insert into refunds (order_id, cents) values ('the rest of the work', 0)`)
 			return err
 		})
 	}
 	fmt.Println(closeOrder())
 	fmt.Println(closeOrder())
-	var refunds int
-	_ = pool.QueryRow(ctx, `select count(*) from refunds where order_id = 'A-1'`).Scan(&refunds)
-	fmt.Println("refunds:", refunds)
+	var refunds, rest int
+	_ = pool.QueryRow(ctx, `select count(*) filter (where order_id = 'A-1'), count(*) filter (where order_id <> 'A-1') from refunds`).Scan(&refunds, &rest)
+	fmt.Println("refunds:", refunds, "the rest:", rest)
 	// Output:
 	// refunded replayed: false
 	// <nil>
 	// refunded replayed: true
 	// <nil>
-	// refunds: 1
+	// refunds: 1 the rest: 1
 }
 
 // A write that needs no answer from the database, in one round trip.

@@ -8,7 +8,9 @@ import (
 )
 
 // Forget removes the record of the call, if it has the scope, and reports whether there was one. The next call of the
-// identity runs.
+// identity runs: also that of a leased call whose last attempt may have had its effect, which gets another downstream key then.
+// Forget it only when the other system is known not to have it. The id is in the call's result, also with
+// an error, and in Store.Status.
 func (s *Store) Forget(ctx context.Context, scope string, id toolcall.ID) (bool, error) {
 	if s.memory != nil {
 		return s.memory.forget(scope, id), nil

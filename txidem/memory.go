@@ -18,7 +18,7 @@ import (
 // MemoryConfig is what a store of [NewMemory] can be told.
 type MemoryConfig struct {
 	// Begin makes the transaction that a handler of Run gets: a stub of the test's. It is committed when the handler returns
-	// nil and rolled back else. Defaults to one whose every method fails and says so.
+	// nil and rolled back else. RunTx uses the one that it is given. Defaults to one whose every method fails and says so.
 	Begin func(ctx context.Context) (pgx.Tx, error)
 
 	// Now is the clock by which records expire. Defaults to time.Now.
@@ -160,7 +160,7 @@ func (m *memoryStore) run(ctx context.Context, id *identity, mine *memoryCall, d
 		return outcome{}, err
 	}
 	rec := newRecord(id, newToken(), state, bytes.Clone(stored)) // the answer is its caller's, to do with as it likes
-	rec.finishedAt = m.now()
+	rec.finishedAt = m.now().UTC().Round(0)                      // like a real store's, it has no monotonic part: two of them may be compared
 	m.mu.Lock()
 	mine.record, mine.expiresAt, mine.tombstone = rec, rec.finishedAt.Add(id.keep), id.policy.OnExpired == Refuse
 	m.mu.Unlock()

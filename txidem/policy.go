@@ -36,11 +36,11 @@ type Policy struct {
 	Isolation pgx.TxIsoLevel
 
 	// Attempts is how often the handler may run, each time in a new transaction, when Postgres asks for a repeat
-	// (40001, 40P01). Defaults to 3.
+	// (40001, 40P01): 1 to 100. Defaults to 3.
 	Attempts int
 
 	// InlineAnswer is the size in bytes up to which an answer is read together with its record. A larger one stays behind
-	// a pointer in the table (Postgres' TOAST) and costs its replay one more round trip. Defaults to 64 KiB.
+	// a pointer in the table (Postgres' TOAST) and costs its replay one more round trip. At most 16 MiB. Defaults to 64 KiB.
 	InlineAnswer int
 
 	// OnExpired says what becomes of a call whose record has expired. Defaults to Rerun.
@@ -50,7 +50,7 @@ type Policy struct {
 	// out. Defaults to 30 seconds.
 	Lease time.Duration
 
-	// Renew is the time between two renewals of a lease, at most half of Lease. Defaults to a third of Lease.
+	// Renew is the time between two renewals of a lease, from 10 ms to half of Lease. Defaults to a third of Lease.
 	Renew time.Duration
 
 	// OnLeaseLost says what RunLeased does with a call whose last attempt was cut off, where it is not given a function
@@ -59,9 +59,9 @@ type Policy struct {
 
 	// Quota is how many live records a scope may have, about: with as many, a call that would make one more is refused with
 	// ErrQuota, and replays go on. Records are counted at most once a second per scope and process, so a scope may exceed
-	// it by what its processes do in a second. It needs an index, which calls without a
-	// quota should not pay for: create index concurrently call_scope_idx on txonce.call (scope, expires_at). Defaults to 0,
-	// no limit.
+	// it by what its processes do in a second. It needs an index, which calls without a quota should not pay for, and answers
+	// ErrPolicy without it: create index concurrently call_scope_idx on txonce.call (scope, expires_at), made by the table's
+	// owner. At most 1,000,000. Defaults to 0, no limit; a request cannot lift the store's quota, it can only name another one.
 	Quota int
 
 	// Disabled runs the handler without protection: no key, no record, no replay, a plain transaction. It is the switch
@@ -90,8 +90,9 @@ const (
 type OnLeaseLost int
 
 const (
-	// Block answers ErrBlocked until somebody finds out what happened and removes the claim with Store.Forget, or until the
-	// retention is over, which counts from the end of the last lease. With OnExpired = Refuse it lasts for good.
+	// Block answers ErrBlocked until somebody finds out what happened, and gives the answer by an ask or removes the claim
+	// with Store.Forget (see [ErrBlocked] for which of the two), or until the retention is over, which counts from the end of
+	// the last lease. With OnExpired = Refuse it lasts for good.
 	Block OnLeaseLost = iota + 1
 	// RerunLost runs the call again, with the same downstream key: for effects that the other system recognises by it.
 	RerunLost
@@ -148,6 +149,7 @@ func first[T comparable](value, fallback T) T {
 	return fallback
 }
 
+// validate names the field that is bad. The caller puts the package's name in front.
 func (p *Policy) validate() error {
 	const day = 24 * time.Hour
 	for _, d := range [...]struct {
@@ -161,26 +163,26 @@ func (p *Policy) validate() error {
 		{"Lease", p.Lease, 100 * time.Millisecond, day},
 	} {
 		if d.value < d.min || d.value > d.max {
-			return fmt.Errorf("txidem: Policy.%s is %v; it must be between %v and %v", d.name, d.value, d.min, d.max)
+			return fmt.Errorf("%s is %v; it must be between %v and %v", "Policy."+d.name, d.value, d.min, d.max)
 		}
 	}
 	switch {
 	case p.Attempts < 1 || p.Attempts > 100:
-		return fmt.Errorf("txidem: Policy.Attempts is %d; it must be between 1 and 100", p.Attempts)
+		return fmt.Errorf("Policy.Attempts is %d; it must be between 1 and 100", p.Attempts)
 	case p.OnExpired != Rerun && p.OnExpired != Refuse:
-		return fmt.Errorf("txidem: Policy.OnExpired is %d; use Rerun or Refuse", p.OnExpired)
+		return fmt.Errorf("Policy.OnExpired is %d; use Rerun or Refuse", p.OnExpired)
 	case p.renewal() < 10*time.Millisecond || p.renewal() > p.Lease/2:
-		return fmt.Errorf("txidem: Policy.Renew is %v; it must be at least 10ms and at most half of Policy.Lease, which is %v", p.Renew, p.Lease)
+		return fmt.Errorf("Policy.Renew is %v; it must be at least 10ms and at most half of Policy.Lease, which is %v", p.Renew, p.Lease)
 	case p.OnLeaseLost != Block && p.OnLeaseLost != RerunLost:
-		return fmt.Errorf("txidem: Policy.OnLeaseLost is %d; use Block or RerunLost", p.OnLeaseLost)
+		return fmt.Errorf("Policy.OnLeaseLost is %d; use Block or RerunLost", p.OnLeaseLost)
 	case p.Quota < 0 || p.Quota > maxQuota:
-		return fmt.Errorf("txidem: Policy.Quota is %d; it must be between 0 and %d", p.Quota, maxQuota)
+		return fmt.Errorf("Policy.Quota is %d; it must be between 0 and %d", p.Quota, maxQuota)
 	case p.InlineAnswer < 1 || p.InlineAnswer > maxAnswer:
-		return fmt.Errorf("txidem: Policy.InlineAnswer is %d; it must be between 1 and %d bytes", p.InlineAnswer, maxAnswer)
+		return fmt.Errorf("Policy.InlineAnswer is %d; it must be between 1 and %d bytes", p.InlineAnswer, maxAnswer)
 	case p.MaxAnswer < 1 || p.MaxAnswer > maxAnswer:
-		return fmt.Errorf("txidem: Policy.MaxAnswer is %d; it must be between 1 and %d bytes", p.MaxAnswer, maxAnswer)
+		return fmt.Errorf("Policy.MaxAnswer is %d; it must be between 1 and %d bytes", p.MaxAnswer, maxAnswer)
 	case !readsFreshSnapshots(p.Isolation) && p.Isolation != pgx.RepeatableRead && p.Isolation != pgx.Serializable:
-		return fmt.Errorf("txidem: Policy.Isolation is %q; use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", p.Isolation)
+		return fmt.Errorf("Policy.Isolation is %q; use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", p.Isolation)
 	}
 	return nil
 }

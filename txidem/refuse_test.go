@@ -50,7 +50,7 @@ func TestNew_NamesTheBadField(t *testing.T) {
 		"Policy.Attempts":      {Policy: &Policy{Attempts: -1}},
 		"Policy.MaxAnswer":     {Policy: &Policy{MaxAnswer: 17 << 20}},
 	} {
-		if _, err := New(pool, cfg); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := New(pool, cfg); err == nil || !strings.HasPrefix(err.Error(), "txidem: "+field) {
 			t.Errorf("%s: got %v, want an error that names it", field, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestNew_NamesTheBadField(t *testing.T) {
 	}
 	req := request("k")
 	req.Policy = &Policy{Attempts: 1000}
-	if _, err := Run(t.Context(), store, req, writes("x")); err == nil || !strings.Contains(err.Error(), "Policy.Attempts") {
+	if _, err := Run(t.Context(), store, req, writes("x")); err == nil || !strings.HasPrefix(err.Error(), ErrPolicy.Error()+": Policy.Attempts") {
 		t.Errorf("a request's policy: got %v", err)
 	}
 }

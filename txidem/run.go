@@ -15,7 +15,7 @@ import (
 
 // Result is the outcome of a call that succeeded, now or earlier.
 type Result[T any] struct {
-	Value      T
+	Value      T               // the zero value with an error
 	Raw        json.RawMessage // the answer as it was first given, byte for byte
 	ID         toolcall.ID
 	Replayed   bool      // an earlier call did the work

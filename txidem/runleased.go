@@ -23,7 +23,8 @@ import (
 //
 //   - calls ask, if it is not nil: it finds out by the downstream key whether the effect happened. Its answer is recorded; if
 //     it found none, do runs again. An error of ask changes nothing, and the next call asks again;
-//   - else, under Policy.OnLeaseLost = Block, the default, gets [ErrBlocked], until Store.Forget frees the call;
+//   - else, under Policy.OnLeaseLost = Block, the default, gets [ErrBlocked], until a call with an ask finds the
+//     effect or Store.Forget frees the call; ErrBlocked says which of the two;
 //   - or, under RerunLost, runs do again, with the same downstream key.
 //
 // An answer and a failure made by [Fail] are recorded and replayed. An error marked by [NotDone] says that nothing happened:

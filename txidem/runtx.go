@@ -14,7 +14,10 @@ import (
 
 // RunTx is [Run] in a transaction of the caller's, which the caller commits: for writes that must commit together with
 // others. What it returns is final only when that commit has returned; if the answer of the commit is lost,
-// [Store.Resolve] finds out what became of the call.
+// [Store.Resolve] finds out what became of the call. Repeating the transaction with the same key finds out as well.
+//
+// Where Replayed is set in the result, an earlier transaction has committed the call together with what else was in it: leave
+// that out this time, or it happens twice.
 //
 // The handler runs behind a savepoint. What it wrote is undone when it fails, and the caller's transaction stays usable: after
 // each error but for a lost connection, ErrHandlerEndedTx, ErrNotMigrated, and SQLSTATE 40001, after which the transaction
@@ -114,7 +117,7 @@ func (s *Store) claimTx(ctx context.Context, tx pgx.Tx, id *identity, expired *r
 
 func newTxClaim(tx pgx.Tx, id *identity) (*txClaim, error) {
 	if tx == nil || tx.Conn() == nil {
-		return nil, fmt.Errorf("%w on a connection to Postgres", ErrTxNotOpen)
+		return nil, fmt.Errorf("%w: it is nil, or has no connection to Postgres", ErrTxNotOpen)
 	}
 	return &txClaim{claim: &claim{db: tx.Conn(), tx: tx, token: newToken(), sent: time.Now()}, id: id}, nil
 }

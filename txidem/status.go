@@ -51,7 +51,9 @@ func (s *Store) Status(ctx context.Context, req Request) (toolcall.Status, error
 }
 
 // Resolve waits until no transaction of the call is open any more and says how it ended: StateNone means that it
-// left nothing behind and can be repeated. It is for those who lost the answer of a commit of their own. It waits for
+// left nothing behind and can be repeated. It is for those who lost the answer of a commit of their own (RunTx): end that
+// transaction first, or it is waited for. StateSucceeded and StateFailed speak of the call, whoever made it: beside a rival
+// that makes it in another transaction, what else was in the caller's may not be there. It waits for
 // at most Policy.CommitTimeout; what cannot be known by then is ErrOutcomeUnknown.
 func (s *Store) Resolve(ctx context.Context, req Request) (toolcall.Status, error) {
 	id, err := s.identify(req)

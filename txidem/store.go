@@ -94,7 +94,7 @@ func newStore(cfg *Config) (*Store, error) {
 	}
 	policy := cfg.Policy.over(defaultPolicy())
 	if err := policy.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("txidem: %w", err)
 	}
 	log := cfg.Logger
 	if log == nil {

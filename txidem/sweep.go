@@ -49,7 +49,8 @@ type Sweeper struct {
 	interval time.Duration
 }
 
-// NewSweeper makes a sweeper. The interval is the time between two sweeps; it must be positive. A minute suits most.
+// NewSweeper makes a sweeper. The interval is the time between two sweeps; positive and at most a
+// year. A minute suits most.
 func NewSweeper(store *Store, interval time.Duration) (*Sweeper, error) {
 	if store == nil || interval <= 0 || interval > 365*24*time.Hour {
 		return nil, fmt.Errorf("txidem: NewSweeper needs a store and a positive interval of at most a year, not %v", interval)

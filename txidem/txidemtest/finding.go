@@ -14,6 +14,7 @@ type Finding struct {
 	Problem string // what came of it, and the likely cause
 }
 
+// String is the point and the problem in one line.
 func (f Finding) String() string { return fmt.Sprintf("txidemtest: %s: %s", f.Point, f.Problem) }
 
 // The likely causes, for the author of the tool.

@@ -9,7 +9,8 @@ import (
 //
 // For the points at which the process is killed, Run starts the test binary again, with -test.run set to this test. There it
 // makes one call, on the same database, and dies; it does not return, and does not call database. So what is in front
-// of Run in the test runs there as well, and must not depend on what happens only once: make the database in the function.
+// of Run in the test runs there as well, and must not depend on what happens only once: make the database in the function
+// (create database, migrations.Up, the tool's tables) and drop it in a t.Cleanup there.
 // A TestMain that starts servers can ask [Dying].
 func Run(t *testing.T, database func() string, tool Tool) {
 	t.Helper()

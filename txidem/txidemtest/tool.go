@@ -32,7 +32,8 @@ type Tool struct {
 
 	// Elsewhere says that the effects lie outside the transaction of the call, as those of txidem.RunLeased: then a call that
 	// failed and a process that died may have had them, and what is demanded is that the repeated call has the wanted number of
-	// them and one answer. Use a short Policy.Lease, such as a second: after a kill, the repeated call waits for it to run out.
+	// them and one answer. Use a short Policy.Lease, such as a second: after a kill, the repeated call waits for it to run out. Give
+	// the call an ask or RerunLost: one that blocks has no answer when it is repeated, which counts as a finding.
 	// Defaults to false.
 	Elsewhere bool
 
