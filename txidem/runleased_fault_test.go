@@ -115,7 +115,7 @@ func (f *fixture) cutLeased(events *lastEvents, at string, cut aCut) {
 	if want := map[bool]int{true: 1}[err == nil]; runs != 1 || left != want {
 		f.t.Errorf("%s: %d runs, %d of what they left was committed; want 1 and %d", key, runs, left, want)
 	}
-	for _, key := range downstreams[1:] {
+	for _, key := range downstreams[min(1, len(downstreams)):] { // none where the call did not run: said above
 		if key != downstreams[0] {
 			f.t.Errorf("%s: the downstream keys are %q", at, downstreams)
 		}
