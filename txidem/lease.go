@@ -43,12 +43,14 @@ func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (
 	token := newToken()
 	var last error
 	for range 2 { // nothing has happened before, so what fails for reasons of the connection gets one more try (R11)
-		sent := time.Now()
+		sent, again := time.Now(), last != nil
 		l, rec, err := s.sendLease(ctx, id, token, expired)
 		var lost *OutcomeUnknownError
-		switch {
-		case errors.As(err, &lost):
-			last = lost.Err
+		switch isLost := errors.As(err, &lost); {
+		case isLost || err == nil && l == nil && again && (rec == nil || rec.attempt == token): // or the first one came late, and is in the way
+			if isLost {
+				last = lost.Err
+			}
 			if l, rec, err = s.foundLease(ctx, id, token); err != nil {
 				s.free(ctx, id, s.newLease(id, token, sent)) // it may be there, and nothing was done
 				return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, last)
