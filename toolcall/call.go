@@ -37,7 +37,8 @@ var ErrCallOver = errors.New("toolcall: the call is over; queue statements befor
 // AtFinish queues statements that run in the call's transaction after the handler has returned and before the record
 // is written, in the same round trip: all of them commit with the call or none does. The function runs after the handler
 // and must only queue. A statement that fails fails the call. What a result callback returns (Exec, Query, QueryRow of
-// the queued query) cannot: COMMIT has been sent by then. Where a row count matters, raise an error in SQL.
+// the queued query) cannot: COMMIT has been sent by then. Where a row count matters, raise an error in SQL. Queue one
+// statement at a time.
 func (c *Call) AtFinish(queue func(*pgx.Batch)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -94,7 +94,7 @@ func refusal(sql string) error {
 	case len(statements) != 1:
 		return fmt.Errorf("%w: queue one statement at a time, not %d: %.100q", ErrBatchSQL, len(statements), sql)
 	case endsOrBegins(statements[0]):
-		return fmt.Errorf("%w: RunBatch begins and ends the transaction: %.100q", ErrBatchSQL, sql)
+		return fmt.Errorf("%w: the transaction begins and ends with the call: %.100q", ErrBatchSQL, sql)
 	}
 	return nil
 }

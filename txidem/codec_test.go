@@ -229,3 +229,19 @@ func TestCodec_R10_R21_EscapedHandlerIsRecordedThroughIt(t *testing.T) {
 		}
 	}
 }
+
+// failCodec encodes nothing.
+type failCodec struct{ Codec }
+
+func (failCodec) Encode(context.Context, Recorded, []byte) ([]byte, error) { return nil, errCutOff }
+
+// TestCodec_R21_SerializableTransactionOfTheCaller: there the codec is asked in front of the handler.
+func TestCodec_R21_SerializableTransactionOfTheCaller(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	f.store = f.withCodec(failCodec{}, nil)
+	if _, err := f.callTx(t.Context(), pgx.Serializable, request("a"), writes("a")); !errors.Is(err, ErrCodec) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v, want ErrCodec and not ErrUnavailable", err)
+	}
+	f.effectsAre(map[string]int{"a": 0})
+}

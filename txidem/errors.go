@@ -30,8 +30,9 @@ var (
 	ErrNested = errors.New("txidem: a call inside the handler of another call; use RunTx with the handler's tx instead")
 	// ErrTxNotOpen is returned by RunTx when the transaction it is given has ended, or was aborted by an error.
 	ErrTxNotOpen = errors.New("txidem: RunTx needs an open transaction; begin one, and commit it after RunTx has returned")
-	// ErrBatchSQL is returned by RunBatch, and by RunLeased for what its handler queues, for a statement that cannot be part of
-	// the transaction: one that begins or ends a transaction, or several in one.
+	// ErrBatchSQL is returned by RunBatch, and by RunLeased for what its handler queues by Call.AtFinish, for a statement that
+	// cannot be part of the transaction: one that begins or ends a transaction, or several in one text. RunTx returns it for a
+	// queued text that is not one statement.
 	ErrBatchSQL = errors.New("txidem: the statement cannot be queued")
 )
 

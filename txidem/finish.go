@@ -131,6 +131,8 @@ func (c *claim) refused(id *identity, v *verdict, err error) error {
 		return ErrTxAborted
 	case err == nil: // nothing wrong, and no answer of COMMIT
 		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: errors.New("the answer of COMMIT was not read")}
+	case c.status() == txNone && !errors.As(err, new(*pgconn.PgError)): // it has ended, and the server did not say no
+		return &OutcomeUnknownError{ID: id.ID, Tool: id.tool, Err: err}
 	}
 	return rowCount(err) // the server said no to a statement in front of COMMIT, or to COMMIT
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/internal/sqltext"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -228,6 +229,11 @@ func (c *txClaim) gone(ctx context.Context, s *Store) bool {
 // finishTx is the last turn: what the handler queued, the record, and the end of the savepoint.
 func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer []byte) (*record, error) {
 	defer c.id.event.commit(time.Now())
+	for _, q := range b.QueuedQueries { // in the simple protocol, the results of ours would be read in the wrong places
+		if n := len(sqltext.Statements(q.SQL)); n != 1 {
+			return nil, fmt.Errorf("%w: queue one statement at a time, not %d: %.100q", ErrBatchSQL, n, q.SQL)
+		}
+	}
 	rec := newRecord(c.id, c.token, stateSucceeded, answer)
 	v := &verdict{}
 	v.watch(b)
