@@ -30,8 +30,9 @@ func (b *Batch) Queue(sql string, args ...any) {
 	}
 }
 
-// MustAffect queues an INSERT, UPDATE, DELETE or, from PostgreSQL 17 on, MERGE without RETURNING that must change exactly the given number of rows: with another
-// number the call fails with ErrRowCount, and nothing that was queued has an effect.
+// MustAffect queues an INSERT, UPDATE or DELETE (from PostgreSQL 17 on also a MERGE) that must change exactly the given number of
+// rows: with another number the call fails with ErrRowCount, and nothing that was queued has an effect. The statement has no
+// RETURNING, writes in no WITH of its own, and its table has no rules: it becomes part of another one.
 func (b *Batch) MustAffect(rows int64, sql string, args ...any) {
 	if !b.accepts(sql) {
 		return

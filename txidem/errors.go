@@ -27,7 +27,7 @@ var (
 	// ErrNested is returned when Run is called by a handler of Run: two transactions cannot commit as one, and calls
 	// that each wait for a second connection of the same pool can wait for each other.
 	// It is also returned by RunTx for a call inside itself.
-	ErrNested = errors.New("txidem: a call inside the handler of another call; use RunTx with the handler's tx instead")
+	ErrNested = errors.New("txidem: a call inside the handler of another call; make it by RunTx in that handler's tx, or behind that call")
 	// ErrTxNotOpen is returned by RunTx when the transaction it is given has ended, or was aborted by an error.
 	ErrTxNotOpen = errors.New("txidem: RunTx needs an open transaction; begin one, and commit it after RunTx has returned")
 	// ErrBatchSQL is returned by RunBatch, and by RunLeased for what its handler queues by Call.AtFinish, for a statement that

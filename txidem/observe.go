@@ -88,6 +88,7 @@ func decisionOf(out outcome, err error) Decision {
 		{ErrBlocked, DecidedUnknown},
 		{ErrQuota, DecidedOverQuota},
 		{ErrOtherWay, DecidedRefused},
+		{ErrRecord, DecidedRefused},
 		{ErrTxNotOpen, DecidedRefused},
 		{ErrBatchSQL, DecidedRefused},
 		{ErrScope, DecidedRefused},

@@ -61,7 +61,8 @@ type Policy struct {
 	// ErrQuota, and replays go on. Records are counted at most once a second per scope and process, so a scope may exceed
 	// it by what its processes do in a second. It needs an index, which calls without a quota should not pay for, and answers
 	// ErrPolicy without it: create index concurrently call_scope_idx on txonce.call (scope, expires_at), made by the table's
-	// owner. At most 1,000,000. Defaults to 0, no limit; a request cannot lift the store's quota, it can only name another one.
+	// owner. Counting is a part of the transaction in RunTx: in SERIALIZABLE ones it may cost unrelated calls of a scope a
+	// 40001, once a second. At most 1,000,000. Defaults to 0, no limit; a request cannot lift the store's quota, it can only name another one.
 	Quota int
 
 	// Disabled runs the handler without protection: no key, no record, no replay, a plain transaction. It is the switch

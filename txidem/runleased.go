@@ -40,6 +40,9 @@ import (
 // seen; Policy.Wait plays no part. An identity that was run by Run, RunTx or RunBatch is refused with [ErrOtherWay], and the other
 // way round. The role needs update on the table, and hears ErrPermission before the effect where it lacks it.
 func RunLeased[T any](ctx context.Context, s *Store, req Request, do func(ctx context.Context) (T, error), ask func(ctx context.Context) (answer T, found bool, err error)) (Result[T], error) {
+	if do == nil { // found out behind the claim, it would block the call
+		return Result[T]{}, errors.New("txidem: RunLeased needs a function that has the effect")
+	}
 	var value T
 	h := leasedHandler{do: func(ctx context.Context) ([]byte, error) {
 		v, err := do(ctx)

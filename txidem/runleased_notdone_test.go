@@ -48,3 +48,12 @@ func TestRunLeased_R14_NotDoneSpeaksForItsOwnAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestRunLeased_R14_NothingToCallIsRefusedBeforeTheClaim: behind the claim, it would block the call.
+func TestRunLeased_R14_NothingToCallIsRefusedBeforeTheClaim(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	if _, err := RunLeased[string](t.Context(), f.store, request("a"), nil, nil); err == nil || f.records() != 0 {
+		t.Errorf("got %v, %d records", err, f.records())
+	}
+}
