@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -168,6 +169,7 @@ func TestRunTx_R02_BackendTerminated(t *testing.T) {
 			f, _, events := wired(t, nil, 4)
 			ctx := t.Context()
 			kill := at
+			dbtest.SkipPooled(t, "which backend ends is the pooler's to say, and this one would end its own")
 			here := func(tx pgx.Tx, now int) {
 				if now == kill {
 					f.terminate(tx.Conn().PgConn().PID())

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/dbtest"
 )
 
 // aLoss is a way in which a call in a caller's transaction ends without an effect of its own.
@@ -275,6 +277,7 @@ func TestRunTx_R11_DeferredConstraintFailsTheCallersCommit(t *testing.T) {
 // TestRunTx_R01_StatementOfTurnOneThatFails leaves the savepoint: behind it the transaction is as it was.
 func TestRunTx_R01_StatementOfTurnOneThatFails(t *testing.T) {
 	t.Parallel()
+	dbtest.SkipPooled(t, "it takes a prepared statement from the session")
 	for _, statement := range []string{"%pg_try_advisory_xact_lock%", "%from %call%transaction_isolation%"} {
 		f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 		ctx := t.Context()
