@@ -279,7 +279,10 @@ func TestRunTx_R01_StatementOfTurnOneThatFails(t *testing.T) {
 	t.Parallel()
 	dbtest.SkipPooled(t, "it takes a prepared statement from the session")
 	for _, statement := range []string{"%pg_try_advisory_xact_lock%", "%from %call%transaction_isolation%"} {
-		f := setup(t, nil, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+		f := setup(t, nil, func(cfg *pgxpool.Config) {
+			cfg.MaxConns = 1
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		})
 		ctx := t.Context()
 		for range 2 { // has them prepared, and learns of the platform
 			if _, err := f.callTx(ctx, pgx.ReadCommitted, request("a"), writes("a")); err != nil {
