@@ -3,7 +3,6 @@ package txidem
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -102,10 +101,12 @@ func refusal(sql string) error {
 
 // endsOrBegins reports whether the statement controls the transaction around it, or needs a dialogue.
 func endsOrBegins(sql string) bool {
-	words := sqltext.Words(sql)
-	return len(words) > 0 && slices.Contains([]string{
-		"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "copy",
-	}, words[0])
+	verb, _ := sqltext.Leading(sql)
+	switch verb {
+	case "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "copy":
+		return true
+	}
+	return false
 }
 
 // queueOn queues what the handler queued, with results of its own: a batch is sent once, and a call may need it again.

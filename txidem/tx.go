@@ -128,15 +128,8 @@ func endsTx(tag pgconn.CommandTag) bool {
 // that comes behind it would hide it, for an aborted transaction cannot be asked whose it is.
 func (w *watch) sends(sql string) {
 	for _, one := range sqltext.Statements(sql) {
-		words := sqltext.Words(one)
-		if len(words) == 0 {
-			continue
-		}
-		second := ""
-		if len(words) > 1 {
-			second = words[1]
-		}
-		if words[0] == "commit" && second != "prepared" || words[0] == "end" || words[0] == "prepare" && second == "transaction" {
+		verb, object := sqltext.Leading(one)
+		if verb == "commit" && object != "prepared" || verb == "end" || verb == "prepare" && object == "transaction" {
 			w.ended.Store(true)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package sqltext reads SQL as far as it takes to tell statements and words apart: what stands in comments, strings, quoted
 // names and dollar quotes is neither.
 //
-// [Statements] splits, [Words] lists. Both take any text and never fail: what is left open ends with the text. It is no parser:
+// [Statements] splits, [Words] lists, [Leading] tells what a statement is. All take any text and never fail: what is left open ends with the text. It is no parser:
 // strings are read with standard_conforming_strings on, the default since PostgreSQL 9.1.
 //
 // It may import the standard library only.
@@ -34,6 +34,23 @@ func Statements(sql string) []string {
 		out = append(out, sql[start:])
 	}
 	return out
+}
+
+// Leading returns the first two words of SQL in lower case, or nothing. It reads no further: most statements are told by their
+// verb.
+func Leading(sql string) (verb, object string) {
+	for at := 0; at < len(sql); {
+		kind, n := token(sql[at:])
+		if kind == word {
+			text := strings.ToLower(sql[at : at+n])
+			if verb != "" {
+				return verb, text
+			}
+			verb = text
+		}
+		at += n
+	}
+	return verb, ""
 }
 
 // Words returns the words of SQL in lower case, and each semicolon.

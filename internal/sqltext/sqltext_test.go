@@ -63,3 +63,17 @@ func FuzzStatements(f *testing.F) {
 		Words(sql)
 	})
 }
+
+func TestLeading(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string][2]string{
+		"":                                     {"", ""},
+		"/* rollback */ COMMIT":                {"commit", ""},
+		"Commit -- and so on\n Prepared 'x'":   {"commit", "prepared"},
+		"insert into effect values ('commit')": {"insert", "into"},
+	} {
+		if verb, object := Leading(sql); verb != want[0] || object != want[1] {
+			t.Errorf("Leading(%q) = %q, %q; want %q", sql, verb, object, want)
+		}
+	}
+}
