@@ -31,14 +31,14 @@ func keyArgumentText(key KeyArgument) string {
 }
 
 // describe adds to a tool's description what its callers may rely on.
-func describe(description string, key KeyArgument, keep keep) string {
+func describe(description string, cfg *ToolConfig, keep keep) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(description))
 	if b.Len() > 0 {
 		b.WriteString("\n\n")
 	}
 	b.WriteString("Repeating a call is safe: the same call is done once, and its repetition gets the same answer. Calls are the same ")
-	switch key {
+	switch cfg.Key {
 	case KeyOff:
 		fmt.Fprintf(&b, "for %s when their arguments are the same.", span(keep.window))
 	case KeyRequired:
@@ -47,11 +47,14 @@ func describe(description string, key KeyArgument, keep keep) string {
 		fmt.Fprintf(&b, "for %s when their idempotency_key is the same, or for %s when they have none and their arguments are the same. "+
 			"To do the same thing once more on purpose, give a new idempotency_key.", span(keep.retention), span(keep.window))
 	}
+	if cfg.Confirm != nil {
+		b.WriteString(" A person may be asked to confirm the call before it is done.")
+	}
 	return b.String()
 }
 
 // succeeded makes a new result each time: the SDK writes into it.
-func succeeded(r txidem.Result[json.RawMessage]) *mcp.CallToolResult {
+func succeeded(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
 	result := &mcp.CallToolResult{
 		Meta:              metaOf(r),
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.Raw)}},
@@ -62,10 +65,15 @@ func succeeded(r txidem.Result[json.RawMessage]) *mcp.CallToolResult {
 		result.Content = []mcp.Content{}
 	}
 	if r.Replayed {
-		result.Content = append(result.Content, &mcp.TextContent{Text: fmt.Sprintf(
-			"(Recorded answer: this call was done once, at %s, and was not done again.)", r.FinishedAt.UTC().Format(time.RFC3339))})
+		result.Content = append(result.Content, replayedNote(r))
 	}
-	return result
+	return result, nil
+}
+
+// replayedNote stands behind the answer that an earlier call was given.
+func replayedNote(r txidem.Result[json.RawMessage]) *mcp.TextContent {
+	return &mcp.TextContent{Text: fmt.Sprintf(
+		"(Recorded answer: this call was done once, at %s, and was not done again.)", r.FinishedAt.UTC().Format(time.RFC3339))}
 }
 
 func metaOf(r txidem.Result[json.RawMessage]) mcp.Meta {

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -24,19 +24,19 @@ const (
 	HeaderKey = "Idempotency-Key"
 )
 
-// rawHandler is a tool's handler behind its types.
-type rawHandler func(ctx context.Context, tx pgx.Tx, args json.RawMessage) (json.RawMessage, error)
+// handler runs a call in one of the ways of txidem. gate is nil, or what it is to return in place of having an effect.
+type handler func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error)
 
 // call answers one request. Whatever panics on the way, in a hook of the server's or in a type of the tool's, does not
 // take the server with it (M06); the handler's own panics end in txidem.Run.
-func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHandler) (result *mcp.CallToolResult, err error) {
+func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			d.adapter.log.ErrorContext(ctx, "mcpidem: a call panicked", "tool", d.name, "panic", v, "stack", string(debug.Stack()))
 			result, err = refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}.result(nil), nil
 		}
 	}()
-	scope, err := d.adapter.scope(ctx, req)
+	scope, err := d.adapter.cfg.Scope(ctx, req)
 	if err != nil {
 		d.adapter.log.ErrorContext(ctx, "mcpidem: a call was refused because its caller is not known", "tool", d.name, "error", err)
 		return refused(statusNoCaller, noCallerText), nil
@@ -45,14 +45,16 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest, h rawHa
 	if problem != nil {
 		return problem.result(nil), nil
 	}
-	request := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
-	out, err := txidem.Run(ctx, d.adapter.store, request, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
-		return h(ctx, tx, args)
-	})
+	defer d.tell(ctx, req)()
+	call := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
+	out, err := d.handle(ctx, req, call, d.gate(ctx, req, call))
+	if err == nil {
+		result, err = d.render(out)
+	}
 	if err != nil {
 		return d.failed(ctx, out, origin, err)
 	}
-	return succeeded(out), nil
+	return result, nil
 }
 
 // keyOrigin says who chose the key, and so who can choose another one.
@@ -134,6 +136,12 @@ func unquote(header string) string {
 func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMessage], origin keyOrigin, err error) (*mcp.CallToolResult, error) {
 	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // as the SDK does: a wrapped one is the tool's own
 		return nil, wire
+	}
+	var notKept *unrecorded
+	if errors.As(err, &notKept) { // a fresh one: the SDK writes into it
+		result := *notKept.result
+		result.Meta = maps.Clone(result.Meta)
+		return &result, nil
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, err // nobody is left to read a result

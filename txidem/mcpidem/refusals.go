@@ -25,6 +25,9 @@ const (
 	statusNotAllowed  = "not_allowed"
 	statusOverQuota   = "over_quota"
 	statusUnknown     = "outcome_unknown"
+	statusBlocked     = "blocked" // cut off, and nothing but people can find out
+	statusDeclined    = "declined"
+	statusUnconfirmed = "confirmation_needed"
 	statusFailed      = "failed"      // recorded: the same call fails in the same way
 	statusNotDone     = "not_done"    // rolled back, nothing is recorded
 	statusUnavailable = "unavailable" // the database cannot be used at the moment
@@ -43,6 +46,7 @@ type refusal struct {
 	RetryAfter int      `json:"retry_after_seconds,omitempty"`
 	Repeat     bool     `json:"repeat_same_call"` // whether repeating the same call with the same key makes sense
 	Paths      []string `json:"differing_arguments,omitempty"`
+	StatusTool string   `json:"status_tool,omitempty"` // takes the call_id as its argument "id"
 }
 
 func (r refusal) result(meta mcp.Meta) *mcp.CallToolResult {
@@ -79,8 +83,31 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 		said = refusal{Status: statusNotDone, Repeat: true, Message: err.Error() +
 			" (Nothing was changed by this call and nothing is recorded: it may be repeated with the same arguments.)"}
 	}
-	said.CallID = id
+	if said.CallID = id; id != "" {
+		said.pointTo(d.adapter.status())
+	}
 	return said.result(meta)
+}
+
+// pointTo has the model ask instead of repeating, where there is a tool to ask.
+func (r *refusal) pointTo(tool string) {
+	if tool == "" {
+		return
+	}
+	ask := fmt.Sprintf(`call %s with {"id":%q}`, tool, r.CallID)
+	switch r.Status {
+	case statusInProgress:
+		r.Message = fmt.Sprintf("This call is already running and has not ended yet. Do not repeat it, do not change it and do not try another way. "+
+			"In %s, %s: it tells how this call ended, and gives its answer.", count(int64(r.RetryAfter), "second"), ask)
+	case statusUnknown:
+		r.Message = fmt.Sprintf("It is not known whether this call was done. Do not try another way and do not repeat it yet. First %s. "+
+			"If it says that the call was not done, repeat exactly the same call with the same arguments: it will not be done twice.", ask)
+	case statusExpired:
+		r.Message += fmt.Sprintf(" To look it up, %s.", ask)
+	default:
+		return
+	}
+	r.StatusTool = tool
 }
 
 // ofTheCall explains what the caller or the request brought about.
@@ -90,6 +117,8 @@ func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
 	var reused *txidem.KeyReusedError
 	var expired *txidem.ExpiredError
 	switch {
+	case errors.Is(err, txidem.ErrBlocked), errors.Is(err, txidem.ErrOutcomeUnknown): // whatever they wrap
+		return refusal{}, false
 	case errors.As(err, &failure) && failure != nil && !errors.Is(err, txidem.ErrHandlerEndedTx):
 		return failed(failure, replayed), true
 	case errors.As(err, &running):
@@ -105,6 +134,13 @@ func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
 		return refusal{Status: statusExpired, Message: fmt.Sprintf(
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
 			expired.FinishedAt.UTC().Format(time.RFC3339), origin.newIntent())}, true
+	case errors.Is(err, errDeclined):
+		return refusal{Status: statusDeclined, Message: "The person who was asked said no. Nothing was done. Do not repeat this call and do not try another way; ask what to do instead."}, true
+	case errors.Is(err, errDismissed):
+		return refusal{Status: statusUnconfirmed, Message: "The person who was asked did not decide. Nothing was done. Do not try another way; ask whether you should repeat this call."}, true
+	case errors.Is(err, errCannotAsk):
+		return refusal{Status: statusUnconfirmed, Message: "A person has to confirm this call, and the program that calls this tool cannot ask one: it does not support elicitation. " +
+			"Nothing was done. Do not repeat it and do not try another way; tell the person what you wanted to do."}, true
 	case errors.Is(err, txidem.ErrNotAllowed):
 		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
 	case errors.Is(err, txidem.ErrQuota):
@@ -151,6 +187,9 @@ func ofTheServer(err error) (refusal, bool) {
 	switch {
 	case errors.As(err, &failure) && failure != nil: // the handler committed by itself
 		return refusal{Status: statusFailed, Code: failure.Code, Message: failure.Message}, true
+	case errors.Is(err, txidem.ErrBlocked):
+		return refusal{Status: statusBlocked, Message: "This call was cut off, and it is not known whether it had its effect. It will not be done again by itself. " +
+			"Do not repeat it and do not try another way; tell the people who run this tool."}, true
 	case errors.Is(err, txidem.ErrOutcomeUnknown):
 		return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}, true
 	case errors.Is(err, txidem.ErrHandlerEndedTx):

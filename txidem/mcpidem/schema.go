@@ -29,12 +29,13 @@ type input struct {
 	defaults  bool                 // the schema may have some
 }
 
-func inputFor[In any](t *mcp.Tool, key KeyArgument) (*input, error) {
-	schema, err := schemaFor[In](t.InputSchema)
+// inputFor is for the given type, or, where that is nil, for the tool's schema alone.
+func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
+	schema, err := schemaFor(t.InputSchema, in)
 	if err != nil {
 		return nil, fmt.Errorf("input schema: %w", err)
 	}
-	if reflect.TypeFor[In]() == reflect.TypeFor[any]() && t.InputSchema == nil {
+	if in == reflect.TypeFor[any]() && t.InputSchema == nil {
 		schema = &jsonschema.Schema{Type: "object"}
 	}
 	if schema.Type != "object" {
@@ -79,33 +80,39 @@ func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Sch
 	return published
 }
 
-// decode checks the arguments and reads them. Defaults come from the schema; what was given is read from the bytes that
-// were given, for the validator's numbers are float64 and lose digits above 2^53.
+// decode checks the arguments and reads them.
 func (in *input) decode(args json.RawMessage, target any) error {
-	values := map[string]any{}
-	if err := json.Unmarshal(args, &values); err != nil {
-		return fmt.Errorf("%w: %w", errArguments, err)
-	}
-	if err := in.resolved.ApplyDefaults(&values); err != nil {
-		return fmt.Errorf("%w: %w", errArguments, err)
-	}
-	if err := in.resolved.Validate(values); err != nil {
-		return fmt.Errorf("%w: %w", errArguments, err)
-	}
-	if in.defaults {
-		var err error
-		if args, err = withDefaults(args, values); err != nil {
-			return fmt.Errorf("%w: %w", errArguments, err)
-		}
-	}
-	args, err := plainIntegers(args)
+	args, err := in.normal(args)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errArguments, err)
+		return err
 	}
 	if err := unmarshalExactNames(args, target); err != nil {
 		return fmt.Errorf("%w: %w", errArguments, err)
 	}
 	return nil
+}
+
+// normal checks the arguments and fills in the schema's defaults. What was given is taken from the bytes that were
+// given, for the validator's numbers are float64 and lose digits above 2^53.
+func (in *input) normal(args json.RawMessage) (json.RawMessage, error) {
+	values := map[string]any{}
+	err := json.Unmarshal(args, &values)
+	if err == nil && in.defaults {
+		err = in.resolved.ApplyDefaults(&values)
+	}
+	if err == nil {
+		err = in.resolved.Validate(values)
+	}
+	if err == nil && in.defaults {
+		args, err = withDefaults(args, values)
+	}
+	if err == nil {
+		args, err = plainIntegers(args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errArguments, err)
+	}
+	return args, nil
 }
 
 // withDefaults adds to the given JSON what only the filled one has. What was given keeps its spelling, and so its digits.
@@ -141,11 +148,11 @@ type output struct {
 	resolved *jsonschema.Resolved
 }
 
-func outputFor[Out any](t *mcp.Tool) (*output, error) {
-	if t.OutputSchema == nil && reflect.TypeFor[Out]() == reflect.TypeFor[any]() {
+func outputFor(t *mcp.Tool, out reflect.Type) (*output, error) {
+	if t.OutputSchema == nil && (out == nil || out == reflect.TypeFor[any]()) {
 		return &output{}, nil
 	}
-	schema, err := schemaFor[Out](t.OutputSchema)
+	schema, err := schemaFor(t.OutputSchema, out)
 	if err != nil {
 		return nil, fmt.Errorf("output schema: %w", err)
 	}
@@ -194,10 +201,9 @@ func marshal(v any) (json.RawMessage, error) {
 }
 
 // schemaFor returns the given schema, or the one of the type.
-func schemaFor[T any](given any) (*jsonschema.Schema, error) {
+func schemaFor(given any, t reflect.Type) (*jsonschema.Schema, error) {
 	switch given := given.(type) {
 	case nil:
-		t := reflect.TypeFor[T]()
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -24,6 +25,12 @@ type ToolConfig struct {
 
 	// Key says whether the model may or must give an idempotency key as an argument. Defaults to KeyOptional.
 	Key KeyArgument
+
+	// Confirm says what a person is asked before the call is made. The client asks, and calls again with the answer; meanwhile
+	// nothing is held. A call that is done is not asked about again. A "yes" is for this caller, this key and these arguments, and is good
+	// for half of the time for which the call is remembered (5 minutes by default; an hour at most), so that it counts once. Needs
+	// Config.Secret, and clients that can ask (elicitation). Defaults to asking nothing.
+	Confirm ConfirmFunc
 }
 
 // KeyArgument says what becomes of the reserved argument idempotency_key. Keys that the harness gives, in _meta or in
@@ -35,6 +42,18 @@ const (
 	KeyRequired                    // a call without any key is refused
 	KeyOff                         // the tool has no such argument
 )
+
+// String is "optional", "required" or "off".
+func (k KeyArgument) String() string {
+	switch k {
+	case KeyOptional:
+		return "optional"
+	case KeyRequired:
+		return "required"
+	default:
+		return "off"
+	}
+}
 
 // AddTool adds a tool whose handler writes through tx. The answer, the record of it and what was written commit
 // together; a repeated call gets the recorded answer. The handler has the shape of the SDK's, but for tx and the
@@ -49,17 +68,11 @@ func AddTool[In, Out any](a *Adapter, t *mcp.Tool, h func(ctx context.Context, t
 
 // AddToolWith is AddTool with a config of its own. A nil cfg means the defaults.
 func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) {
-	if cfg == nil {
-		cfg = &ToolConfig{}
-	}
-	def, err := define[In, Out](a, t, cfg)
-	if err != nil {
-		panic(err)
-	}
-	a.server.AddTool(def.published, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return def.call(ctx, req, func(ctx context.Context, tx pgx.Tx, args json.RawMessage) (json.RawMessage, error) {
-			var in In
-			if err := def.in.decode(args, &in); err != nil {
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def.add(func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
+			in, err := arguments[In](def, call, gate)
+			if err != nil {
 				return nil, err
 			}
 			out, err := h(ctx, tx, in)
@@ -71,51 +84,137 @@ func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(c
 	})
 }
 
+// AddLeasedTool adds a tool whose effect is outside the database and must be answered synchronously, such as a payment: see
+// [txidem.RunLeased] for what do and ask promise each other. do finds the key for the other system in its context
+// (toolcall.FromContext, DownstreamKey); ask may be nil. Arguments that do not fit are refused before do; a result that
+// does not fit is found out behind the effect, and blocks the call like an attempt that was cut off. Else as [AddToolWith].
+func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def.add(func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		var finds func(context.Context) (json.RawMessage, bool, error)
+		if ask != nil {
+			finds = func(ctx context.Context) (json.RawMessage, bool, error) {
+				in, err := arguments[In](def, call, nil)
+				if err != nil {
+					return nil, false, err
+				}
+				out, found, err := ask(ctx, in)
+				if err != nil || !found {
+					return nil, false, err
+				}
+				raw, err := def.out.encode(out)
+				return raw, true, err
+			}
+		}
+		return txidem.RunLeased(ctx, a.store, call, func(ctx context.Context) (json.RawMessage, error) {
+			in, err := arguments[In](def, call, gate)
+			if err != nil {
+				return nil, txidem.NotDone(err)
+			}
+			out, err := do(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return def.out.encode(out)
+		}, finds)
+	})
+}
+
+// arguments reads what the handler gets, if it may run. Bad arguments are told before what the gate has to say.
+func arguments[In any](d *definition, call txidem.Request, gate error) (in In, err error) {
+	if err := d.in.decode(call.Args, &in); err != nil {
+		return in, err
+	}
+	return in, gate
+}
+
 // definition is a tool as it was registered.
 type definition struct {
-	adapter   *Adapter
-	name      string
-	cfg       ToolConfig
-	keep      keep
-	rules     *txidem.Rules
-	in        *input
-	out       *output
-	published *mcp.Tool // what clients see
+	adapter       *Adapter
+	name          string
+	cfg           ToolConfig
+	keep          keep
+	confirmWithin time.Duration
+	rules         *txidem.Rules
+	in            *input
+	out           *output
+	published     *mcp.Tool // what clients see
+
+	handle handler
+	render func(txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error)
 }
 
 // keep is how long calls are remembered, as the description tells it.
 type keep struct{ window, retention time.Duration }
 
-func define[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig) (*definition, error) {
-	if t == nil || t.Name == "" {
-		return nil, fmt.Errorf("mcpidem: a tool needs a name")
+// mustDefine panics on a tool that cannot be added, as the SDK does.
+func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) *definition {
+	if cfg == nil {
+		cfg = &ToolConfig{}
 	}
+	if t == nil || t.Name == "" {
+		panic(errNoName)
+	}
+	def, err := define(a, t, cfg, in, out)
+	if err == nil {
+		err = a.add(t.Name, classGuarded)
+	}
+	if err != nil {
+		panic(fmt.Errorf("mcpidem: tool %q: %w", t.Name, err))
+	}
+	return def
+}
+
+// add puts the tool on the server.
+func (d *definition) add(h handler) {
+	d.handle = h
+	d.adapter.server.AddTool(d.published, d.call)
+}
+
+func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*definition, error) {
 	policy, err := a.store.PolicyFor(cfg.Policy)
 	if err != nil {
-		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
-	}
-	def := &definition{adapter: a, name: t.Name, cfg: *cfg, keep: keep{policy.Window, policy.Retention}}
-	if cfg.Rules.Args == nil {
-		def.cfg.Rules.Args = reflect.TypeFor[In]()
-	}
-	if def.rules, err = txidem.NewRules(def.cfg.Rules); err != nil {
-		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
-	}
-	if def.in, err = inputFor[In](t, cfg.Key); err != nil {
-		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
-	}
-	if def.out, err = outputFor[Out](t); err != nil {
-		return nil, fmt.Errorf("mcpidem: tool %q: %w", t.Name, err)
-	}
-	if err := a.add(t.Name); err != nil {
 		return nil, err
 	}
+	def := &definition{
+		adapter: a, name: t.Name, cfg: *cfg, render: succeeded,
+		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key),
+	}
+	if cfg.Confirm != nil && len(a.cfg.Secret) == 0 {
+		return nil, fmt.Errorf("a tool that asks for confirmation needs Config.Secret: %d random bytes, the same on all servers", shortestSecret)
+	}
+	if cfg.Rules.Args == nil {
+		def.cfg.Rules.Args = in
+	}
+	if def.rules, err = txidem.NewRules(def.cfg.Rules); err != nil {
+		return nil, err
+	}
+	if def.in, err = inputFor(t, cfg.Key, in); err != nil {
+		return nil, err
+	}
+	if def.out, err = outputFor(t, out); err != nil {
+		return nil, err
+	}
+	def.published, err = publish(t, def, policy)
+	return def, err
+}
+
+// publish makes the tool that clients see. The given one stays as it is.
+func publish(t *mcp.Tool, def *definition, policy txidem.Policy) (*mcp.Tool, error) {
 	published := *t
 	published.InputSchema = def.in.published
 	if def.out.schema != nil {
 		published.OutputSchema = def.out.schema
 	}
-	published.Description = describe(t.Description, cfg.Key, def.keep)
-	def.published = &published
-	return def, nil
+	published.Description = describe(t.Description, &def.cfg, def.keep)
+	published.Meta = maps.Clone(t.Meta)
+	if published.Meta == nil {
+		published.Meta = make(mcp.Meta)
+	}
+	own := settings(policy)
+	own["class"], own["key"] = string(classGuarded), def.cfg.Key.String()
+	published.Meta[Extension] = own
+	var err error
+	published.Annotations, err = annotate(t.Annotations, classGuarded, repeatableFor(policy))
+	return &published, err
 }

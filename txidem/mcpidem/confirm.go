@@ -1,0 +1,132 @@
+package mcpidem
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/txidem"
+)
+
+// ConfirmFunc says what a person is asked before a call is made: nothing (""), if this call needs no confirmation, or one
+// question, such as "Refund 1,050.00 EUR for order A-1?". It is called outside of any transaction, before the call is
+// claimed, with arguments that fit the input schema. An error refuses the call; nothing is recorded.
+type ConfirmFunc func(ctx context.Context, args json.RawMessage) (question string, err error)
+
+// ConfirmArgs makes a ConfirmFunc of one that takes the input type of the tool.
+func ConfirmArgs[In any](question func(ctx context.Context, in In) (string, error)) ConfirmFunc {
+	return func(ctx context.Context, args json.RawMessage) (string, error) {
+		var in In
+		if err := unmarshalExactNames(args, &in); err != nil {
+			return "", fmt.Errorf("%w: %w", errArguments, err)
+		}
+		return question(ctx, in)
+	}
+}
+
+const (
+	confirmRequest   = "confirm" // the id of the question in an answer that asks
+	shortestSecret   = 32
+	longestToConfirm = time.Hour
+)
+
+// toConfirm is how long a person's "yes" is good for: half of the time for which the call is remembered. So it counts once: as long
+// as it is good, the record of the call that it was given for is there.
+func toConfirm(policy txidem.Policy, key KeyArgument) time.Duration {
+	kept := policy.Retention
+	if key != KeyRequired {
+		kept = min(kept, policy.Window)
+	}
+	return min(kept/2, longestToConfirm)
+}
+
+// gate decides whether the call may have its effect. Where it may not, the error is what the handler is to return in
+// place of having it: what is recorded already is replayed all the same, and so a call that is done is never asked about
+// again.
+func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request) error {
+	if d.cfg.Confirm == nil {
+		return nil
+	}
+	args, err := d.in.normal(call.Args)
+	if err != nil {
+		return err // said behind the claim, for a replay comes first
+	}
+	question, err := d.cfg.Confirm(ctx, args)
+	if err != nil || question == "" {
+		return err
+	}
+	said, answered := req.Params.InputResponses[confirmRequest].(*mcp.ElicitResult)
+	switch {
+	case !answered || said == nil || !d.isConfirmed(call, req.Params.RequestState):
+		return d.ask(req, call, question)
+	case said.Action == "accept":
+		return nil
+	case said.Action == "decline":
+		return errDeclined
+	default:
+		return errDismissed
+	}
+}
+
+var (
+	errDeclined   = errors.New("mcpidem: the person who was asked said no")
+	errDismissed  = errors.New("mcpidem: the person who was asked did not decide")
+	errCannotAsk  = errors.New("mcpidem: the client cannot ask a person")
+	confirmSchema = json.RawMessage(`{"type":"object","properties":{}}`)
+)
+
+// ask makes the answer that has the client ask.
+func (d *definition) ask(req *mcp.CallToolRequest, call txidem.Request, question string) error {
+	if !canAsk(req.ClientCapabilities()) {
+		return errCannotAsk
+	}
+	state, err := d.state(call, d.adapter.now().Add(d.confirmWithin))
+	if err != nil {
+		return err
+	}
+	return &unrecorded{&mcp.CallToolResult{
+		InputRequests: mcp.InputRequestMap{confirmRequest: &mcp.ElicitParams{Mode: "form", Message: question, RequestedSchema: confirmSchema}},
+		RequestState:  state,
+	}}
+}
+
+// canAsk reports whether the client shows forms. One that names no kind of elicitation means forms.
+func canAsk(c *mcp.ClientCapabilities) bool {
+	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+}
+
+// state is what the client sends back with the person's word: until when that is good, and a signature that binds it to caller,
+// tool, key and arguments.
+func (d *definition) state(call txidem.Request, until time.Time) (string, error) {
+	canonical, err := canonjson.Canonical(canonjson.Version, call.Args, nil)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errArguments, err)
+	}
+	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
+	mac := hmac.New(sha256.New, d.adapter.cfg.Secret)
+	for _, part := range [...]string{"mcpidem confirmation 1", string(expiry), call.Scope, call.Tool, call.Key, string(canonical)} {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write([]byte(part))
+	}
+	return base64.RawURLEncoding.EncodeToString(append(expiry, mac.Sum(nil)...)), nil
+}
+
+// isConfirmed reports whether the state was made for this very call and is still good.
+func (d *definition) isConfirmed(call txidem.Request, state string) bool {
+	raw, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil || len(raw) != 8+sha256.Size {
+		return false
+	}
+	until := time.Unix(int64(binary.BigEndian.Uint64(raw)), 0)
+	want, err := d.state(call, until)
+	return err == nil && hmac.Equal([]byte(want), []byte(state)) && d.adapter.now().Before(until)
+}

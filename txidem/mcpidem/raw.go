@@ -1,0 +1,104 @@
+package mcpidem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/txidem"
+)
+
+// RawHandler is the full form of a tool's handler: it sees the request and makes the result. The request's arguments fit
+// the input schema, have its defaults and no idempotency_key.
+//
+// A result is committed and recorded whole, with its _meta, and replayed. One with IsError rolls back, is given to the
+// client and not recorded: [txidem.Fail] is for outcomes that are. So is one with InputRequests, with which the client asks a
+// person or its model and calls again: the handler then finds what was said in Params.InputResponses. Take nothing for granted in them: the
+// client made them, and RequestState is whatever the client sends back.
+type RawHandler func(ctx context.Context, tx pgx.Tx, req *mcp.CallToolRequest) (*mcp.CallToolResult, error)
+
+// AddToolRaw adds a tool with a handler in the full form, for content other than JSON, results with a _meta of their own, and
+// input that is asked for. It needs an input schema; an output schema, if there is one, holds for StructuredContent. A nil
+// cfg means the defaults. Else as [AddToolWith].
+func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
+	if t != nil && t.InputSchema == nil {
+		panic(fmt.Errorf("mcpidem: tool %q: it has no input schema, and AddToolRaw has no type to make one of", t.Name))
+	}
+	def := mustDefine(a, t, cfg, nil, nil)
+	def.render = recordedResult
+	def.add(func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
+			args, err := def.in.normal(call.Args)
+			if err != nil {
+				return nil, err
+			}
+			if gate != nil {
+				return nil, gate
+			}
+			own, params := *req, *req.Params
+			params.Arguments = args
+			own.Params = &params
+			result, err := h(ctx, tx, &own)
+			if err != nil {
+				return nil, err
+			}
+			return def.out.keep(result)
+		})
+	})
+}
+
+// unrecorded is the error of a call that rolls back and whose result the client gets all the same: it did not do its work, or
+// something has to be asked first (M06).
+type unrecorded struct{ result *mcp.CallToolResult }
+
+func (*unrecorded) Error() string { return "mcpidem: a result that is not recorded" }
+
+// keep makes the bytes that are recorded of a result.
+func (o *output) keep(result *mcp.CallToolResult) (json.RawMessage, error) {
+	switch {
+	case result == nil:
+		return nil, fmt.Errorf("%w: the handler returned no result", txidem.ErrAnswer)
+	case result.IsError, result.InputRequests != nil:
+		return nil, &unrecorded{result}
+	}
+	kept := *result
+	if kept.StructuredContent != nil || o.resolved != nil {
+		structured, err := o.encode(kept.StructuredContent)
+		if err != nil {
+			return nil, err
+		}
+		kept.StructuredContent = structured
+	}
+	raw, err := marshal(&kept)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
+	}
+	return raw, nil
+}
+
+// recordedResult makes a result of what is recorded, also for the first answer: so the two cannot differ.
+func recordedResult(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+	var result mcp.CallToolResult
+	var exact struct {
+		StructuredContent json.RawMessage `json:"structuredContent"`
+	}
+	if err := errors.Join(json.Unmarshal(r.Raw, &result), json.Unmarshal(r.Raw, &exact)); err != nil {
+		return nil, fmt.Errorf("%w: the result of the tool: %w", txidem.ErrRecord, err)
+	}
+	if exact.StructuredContent != nil { // numbers keep their digits
+		result.StructuredContent = exact.StructuredContent
+	}
+	if result.Meta == nil {
+		result.Meta = make(mcp.Meta)
+	}
+	maps.Copy(result.Meta, metaOf(r))
+	if r.Replayed {
+		result.Content = append(result.Content, replayedNote(r))
+	}
+	return &result, nil
+}
