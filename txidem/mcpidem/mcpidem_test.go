@@ -104,7 +104,12 @@ func (b *bench) connect() *mcp.ClientSession {
 // call calls issue_refund with raw arguments.
 func (b *bench) call(session *mcp.ClientSession, args, metaKey string) *mcp.CallToolResult {
 	b.t.Helper()
-	params := &mcp.CallToolParams{Name: "issue_refund", Arguments: json.RawMessage(args)}
+	return b.callTool(session, "issue_refund", args, metaKey)
+}
+
+func (b *bench) callTool(session *mcp.ClientSession, tool, args, metaKey string) *mcp.CallToolResult {
+	b.t.Helper()
+	params := &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}
 	if metaKey != "" {
 		params.Meta = mcp.Meta{mcpidem.MetaKey: metaKey}
 	}

@@ -3,55 +3,66 @@ package mcpidem
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/txonce/txonce/internal/canonjson"
 )
 
 // plainIntegers writes whole numbers without a point or an exponent, exactly: for JSON Schema 1050.0 and 1.05e3 are
 // integers, for encoding/json they are not, and a model's retry may be the first call that arrives. Everything else
-// keeps its value and its spelling.
-func plainIntegers(args json.RawMessage) (json.RawMessage, error) {
-	if !bytes.ContainsAny(args, ".eE") { // most arguments; a letter in a string costs a copy, no more
-		return args, nil
-	}
-	var out bytes.Buffer
-	decoder := jsontext.NewDecoder(bytes.NewBuffer(args))
-	encoder := jsontext.NewEncoder(&out, jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true))
-	for {
-		token, err := decoder.ReadToken()
-		if errors.Is(err, io.EOF) { // the end; in the middle of a value it is io.ErrUnexpectedEOF
-			return bytes.TrimRight(out.Bytes(), "\n"), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if token.Kind() == '0' {
-			err = encoder.WriteValue(plainInteger(token.String()))
-		} else {
-			err = encoder.WriteToken(token)
-		}
-		if err != nil {
-			return nil, err
+// keeps its spelling. The arguments are valid JSON.
+func plainIntegers(args json.RawMessage) json.RawMessage {
+	var out []byte
+	copied := 0
+	for i := 0; i < len(args); {
+		switch c := args[i]; {
+		case c == '"':
+			i = afterString(args, i)
+		case c == '-' || '0' <= c && c <= '9':
+			end := afterNumber(args, i)
+			if number := args[i:end]; bytes.ContainsAny(number, ".eE") {
+				out = append(out, args[copied:i]...)
+				out = append(out, plainInteger(string(number))...)
+				copied = end
+			}
+			i = end
+		default:
+			i++
 		}
 	}
+	if copied == 0 {
+		return args
+	}
+	return append(out, args[copied:]...)
+}
+
+func afterString(args []byte, i int) int {
+	for i++; i < len(args) && args[i] != '"'; i++ {
+		if args[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+func afterNumber(args []byte, i int) int {
+	for i < len(args) && strings.IndexByte("+-.0123456789eE", args[i]) >= 0 {
+		i++
+	}
+	return i
 }
 
 // longestInteger is the number of digits of the largest uint64.
 const longestInteger = 20
 
-func plainInteger(number string) jsontext.Value {
-	if !strings.ContainsAny(number, ".eE") {
-		return jsontext.Value(number)
+func plainInteger(number string) string {
+	if _, fraction, _ := strings.Cut(number, "."); strings.Trim(fraction, "0") != "" && !strings.ContainsAny(number, "eE") {
+		return number // most numbers with a point
 	}
 	canonical, err := canonjson.Canonical(canonjson.Version, []byte(number), nil)
 	if err != nil {
-		return jsontext.Value(number)
+		return number
 	}
 	digits, exponent, _ := strings.Cut(string(canonical), "e")
 	zeros := 0
@@ -59,7 +70,7 @@ func plainInteger(number string) jsontext.Value {
 		zeros, err = strconv.Atoi(exponent)
 	}
 	if err != nil || zeros < 0 || len(strings.TrimPrefix(digits, "-"))+zeros > longestInteger {
-		return jsontext.Value(number)
+		return number
 	}
-	return jsontext.Value(digits + strings.Repeat("0", zeros))
+	return digits + strings.Repeat("0", zeros)
 }

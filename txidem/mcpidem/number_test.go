@@ -1,8 +1,11 @@
 package mcpidem
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
+
+	"github.com/txonce/txonce/internal/canonjson"
 )
 
 func TestPlainIntegers(t *testing.T) {
@@ -17,12 +20,29 @@ func TestPlainIntegers(t *testing.T) {
 		`{"a":"1.0 and e","b":"\u0041.e"}`:     `{"a":"1.0 and e","b":"\u0041.e"}`,
 		`{"a":1}`:                              `{"a":1}`,
 	} {
-		got, err := plainIntegers(json.RawMessage(in))
-		if err != nil || string(got) != want {
-			t.Errorf("%s: got %s, %v; want %s", in, got, err, want)
+		if got := plainIntegers(json.RawMessage(in)); string(got) != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}
-	if _, err := plainIntegers(json.RawMessage(`{"e":`)); err == nil {
-		t.Error("half an object is taken")
+}
+
+// FuzzPlainIntegers_K04: no value changes, and whatever is valid stays valid.
+func FuzzPlainIntegers_K04(f *testing.F) {
+	for _, seed := range []string{`{"a":1.0,"b\\":"\"1.0","c":[-0e1,true,null,1e-7]}`, `1.50e+2`, `"\\"`, `{"e":`} {
+		f.Add([]byte(seed))
 	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got := plainIntegers(in)
+		if !json.Valid(in) {
+			return // only that it ends
+		}
+		before, err := canonjson.Canonical(canonjson.Version, in, nil)
+		if err != nil {
+			return
+		}
+		after, err := canonjson.Canonical(canonjson.Version, got, nil)
+		if err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s became %s: %s, %v; want %s", in, got, after, err, before)
+		}
+	})
 }

@@ -31,7 +31,7 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 	}
 	def := mustDefine(a, t, cfg, nil, nil)
 	def.render = recordedResult
-	def.add(func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+	def.handle = func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			args, err := def.in.normal(call.Args)
 			if err != nil {
@@ -49,7 +49,8 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 			}
 			return def.out.keep(result)
 		})
-	})
+	}
+	def.add()
 }
 
 // unrecorded is the error of a call that rolls back and whose result the client gets all the same: it did not do its work, or

@@ -96,7 +96,7 @@ func (in *input) decode(args json.RawMessage, target any) error {
 // given, for the validator's numbers are float64 and lose digits above 2^53.
 func (in *input) normal(args json.RawMessage) (json.RawMessage, error) {
 	values := map[string]any{}
-	err := json.Unmarshal(args, &values)
+	err := jsonv2.Unmarshal(args, &values)
 	if err == nil && in.defaults {
 		err = in.resolved.ApplyDefaults(&values)
 	}
@@ -106,13 +106,10 @@ func (in *input) normal(args json.RawMessage) (json.RawMessage, error) {
 	if err == nil && in.defaults {
 		args, err = withDefaults(args, values)
 	}
-	if err == nil {
-		args, err = plainIntegers(args)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errArguments, err)
 	}
-	return args, nil
+	return plainIntegers(args), nil
 }
 
 // withDefaults adds to the given JSON what only the filled one has. What was given keeps its spelling, and so its digits.

@@ -68,8 +68,13 @@ func AddTool[In, Out any](a *Adapter, t *mcp.Tool, h func(ctx context.Context, t
 
 // AddToolWith is AddTool with a config of its own. A nil cfg means the defaults.
 func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) {
+	guarded(a, t, cfg, h).add()
+}
+
+// guarded is a tool that runs in a transaction.
+func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) *definition {
 	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
-	def.add(func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
 			if err != nil {
@@ -81,7 +86,8 @@ func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(c
 			}
 			return def.out.encode(out)
 		})
-	})
+	}
+	return def
 }
 
 // AddLeasedTool adds a tool whose effect is outside the database and must be answered synchronously, such as a payment: see
@@ -90,23 +96,8 @@ func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(c
 // does not fit is found out behind the effect, and blocks the call like an attempt that was cut off. Else as [AddToolWith].
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
 	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
-	def.add(func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
-		var finds func(context.Context) (json.RawMessage, bool, error)
-		if ask != nil {
-			finds = func(ctx context.Context) (json.RawMessage, bool, error) {
-				in, err := arguments[In](def, call, nil)
-				if err != nil {
-					return nil, false, err
-				}
-				out, found, err := ask(ctx, in)
-				if err != nil || !found {
-					return nil, false, err
-				}
-				raw, err := def.out.encode(out)
-				return raw, true, err
-			}
-		}
-		return txidem.RunLeased(ctx, a.store, call, func(ctx context.Context) (json.RawMessage, error) {
+	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		does := func(ctx context.Context) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
 			if err != nil {
 				return nil, txidem.NotDone(err)
@@ -116,8 +107,24 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 				return nil, err
 			}
 			return def.out.encode(out)
-		}, finds)
-	})
+		}
+		if ask == nil {
+			return txidem.RunLeased(ctx, a.store, call, does, nil)
+		}
+		return txidem.RunLeased(ctx, a.store, call, does, func(ctx context.Context) (json.RawMessage, bool, error) {
+			in, err := arguments[In](def, call, nil)
+			if err != nil {
+				return nil, false, err
+			}
+			out, found, err := ask(ctx, in)
+			if err != nil || !found {
+				return nil, false, err
+			}
+			raw, err := def.out.encode(out)
+			return raw, true, err
+		})
+	}
+	def.add()
 }
 
 // arguments reads what the handler gets, if it may run. Bad arguments are told before what the gate has to say.
@@ -166,8 +173,7 @@ func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) 
 }
 
 // add puts the tool on the server.
-func (d *definition) add(h handler) {
-	d.handle = h
+func (d *definition) add() {
 	d.adapter.server.AddTool(d.published, d.call)
 }
 

@@ -1,0 +1,113 @@
+package mcpidem_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/toolcall"
+	"github.com/txonce/txonce/txidem"
+	"github.com/txonce/txonce/txidem/mcpidem"
+)
+
+// provider is a system elsewhere that knows repeats by their key.
+type provider struct {
+	charges map[string]int64
+	err     error // after the charge
+	calls   int
+}
+
+func (p *provider) charge(ctx context.Context, in refund) (receipt, error) {
+	p.calls++
+	call, _ := toolcall.FromContext(ctx)
+	key := call.DownstreamKey("charge")
+	p.charges[key] = in.Cents
+	return receipt{Refund: "R-" + in.Order, Cents: in.Cents}, p.err
+}
+
+func (p *provider) find(ctx context.Context, in refund) (receipt, bool, error) {
+	call, _ := toolcall.FromContext(ctx)
+	cents, ok := p.charges[call.DownstreamKey("charge")]
+	return receipt{Refund: "R-" + in.Order, Cents: cents}, ok, nil
+}
+
+// leasedBench is a bench on Postgres with a tool "charge"; asks says whether it can ask the provider.
+func leasedBench(t *testing.T, asks bool) (*bench, *provider, func(args, key string) *mcp.CallToolResult) {
+	b, p := setup(t, mcpidem.ScopeIs("agent"), nil), &provider{charges: map[string]int64{}}
+	find := p.find
+	if !asks {
+		find = nil
+	}
+	mcpidem.AddLeasedTool(b.idem, &mcp.Tool{Name: "charge"}, nil, p.charge, find)
+	s := b.connect()
+	return b, p, func(args, key string) *mcp.CallToolResult { return b.callTool(s, "charge", args, key) }
+}
+
+const one = `{"order":"A-1","cents":1050}`
+
+func TestAddLeasedTool_R14_AnswersOnceAndReplays(t *testing.T) {
+	t.Parallel()
+	_, p, call := leasedBench(t, false)
+	first, again := call(one, "k"), call(one, "k")
+	if first.IsError || !replayed(again) || p.calls != 1 || len(p.charges) != 1 {
+		t.Errorf("first %s, again %s; %d calls", text(first), text(again), p.calls)
+	}
+	if diff := cmp.Diff(first.StructuredContent, again.StructuredContent); diff != "" {
+		t.Error(diff)
+	}
+	for range 2 { // nothing was done, and nothing is blocked
+		if r := call(`{"order":"A-1"}`, "bad"); status(r) != "bad_args" {
+			t.Errorf("bad arguments: %v %s", status(r), text(r))
+		}
+	}
+	p.err = txidem.Fail("no_funds", "the account is empty")
+	for range 2 {
+		if r := call(one, "f"); status(r) != "failed" || p.calls != 2 {
+			t.Errorf("a failure: %v, %d calls", status(r), p.calls)
+		}
+	}
+	p.err = txidem.NotDone(errors.New("the line is busy"))
+	if r := call(one, "n"); status(r) != "not_done" {
+		t.Errorf("NotDone: %v %s", status(r), text(r))
+	}
+	p.err = nil
+	if r := call(one, "n"); r.IsError || p.calls != 4 {
+		t.Errorf("after NotDone: %s, %d calls", text(r), p.calls)
+	}
+}
+
+func TestAddLeasedTool_R14_M05_CutOffIsBlockedOrAskedFor(t *testing.T) {
+	t.Parallel()
+	_, p, call := leasedBench(t, false)
+	p.err = errors.New("connection reset: secret detail")
+	for range 2 {
+		wantRefusal(t, call(one, "k"), "blocked", false, "it is not known whether it had its effect. It will not be done again by itself.")
+	}
+	if p.calls != 1 {
+		t.Errorf("%d calls", p.calls)
+	}
+	_, p, call = leasedBench(t, true)
+	p.err = errors.New("connection reset: secret detail")
+	wantRefusal(t, call(one, "k"), "outcome_unknown", true, "Repeat exactly the same call")
+	if r := call(one, "k"); r.IsError || p.calls != 1 {
+		t.Errorf("the provider was not asked: %v %s, %d calls", status(r), text(r), p.calls)
+	}
+	if r := call(one, "k"); !replayed(r) {
+		t.Errorf("what was found is not recorded: %s", text(r))
+	}
+}
+
+func TestAddLeasedTool_M03_ResultThatDoesNotFitBlocks(t *testing.T) {
+	t.Parallel()
+	b, p, _ := leasedBench(t, false)
+	mcpidem.AddLeasedTool(b.idem, &mcp.Tool{Name: "misfit", OutputSchema: rawOutput}, nil, p.charge, nil)
+	s := b.connect()
+	for range 2 {
+		if r := b.callTool(s, "misfit", one, "k"); status(r) != "blocked" || p.calls != 1 {
+			t.Errorf("got %v %s, %d calls", status(r), text(r), p.calls)
+		}
+	}
+}
