@@ -67,11 +67,11 @@ const (
 )
 
 // newIntent tells the model how to say that it means something new.
-func (o keyOrigin) newIntent() string {
-	switch o {
-	case fromModel:
+func (d *definition) newIntent(o keyOrigin) string {
+	switch {
+	case o == fromModel, o == fromArguments && d.cfg.Key != KeyOff:
 		return "For a new intent, call again with a new idempotency_key."
-	case fromHarness:
+	case o == fromHarness:
 		return "For a new intent, the program that calls this tool must choose a new idempotency key: it was set outside of your arguments."
 	default:
 		return "For a new intent, call again with other arguments."

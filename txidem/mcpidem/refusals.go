@@ -70,7 +70,7 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 	if r.ID.IsZero() {
 		meta, id = nil, ""
 	}
-	said, ok := ofTheCall(err, r.Replayed, origin)
+	said, ok := ofTheCall(err, r.Replayed, d.newIntent(origin))
 	if !ok {
 		said, ok = ofTheServer(err)
 		attrs := []any{"tool", d.name, "call", id, "error", err}
@@ -110,8 +110,8 @@ func (r *refusal) pointTo(tool string) {
 	r.StatusTool = tool
 }
 
-// ofTheCall explains what the caller or the request brought about.
-func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
+// ofTheCall explains what the caller or the request brought about. anew says how to mean something new.
+func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 	var failure *toolcall.Failure
 	var running *txidem.InProgressError
 	var reused *txidem.KeyReusedError
@@ -129,11 +129,11 @@ func ofTheCall(err error, replayed bool, origin keyOrigin) (refusal, bool) {
 			count(int64(seconds), "second"))}, true
 	case errors.As(err, &reused):
 		return refusal{Status: statusKeyReused, Paths: reused.Paths, Message: differing(reused.Paths) +
-			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + origin.newIntent()}, true
+			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + anew}, true
 	case errors.As(err, &expired):
 		return refusal{Status: statusExpired, Message: fmt.Sprintf(
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
-			expired.FinishedAt.UTC().Format(time.RFC3339), origin.newIntent())}, true
+			expired.FinishedAt.UTC().Format(time.RFC3339), anew)}, true
 	case errors.Is(err, errDeclined):
 		return refusal{Status: statusDeclined, Message: "The person who was asked said no. Nothing was done. Do not repeat this call and do not try another way; ask what to do instead."}, true
 	case errors.Is(err, errDismissed):

@@ -57,6 +57,7 @@ func texts(t *testing.T, b *strings.Builder) {
 		err    error
 		origin keyOrigin
 		replay bool
+		key    KeyArgument
 	}{
 		{label: "running", err: &txidem.InProgressError{ID: out.ID, RetryAfter: 1500 * time.Millisecond}},
 		{label: "the outcome is not known", err: &txidem.OutcomeUnknownError{ID: out.ID, Err: errors.New("cut")}},
@@ -67,6 +68,7 @@ func texts(t *testing.T, b *strings.Builder) {
 		{label: "other arguments under the model's key", err: &txidem.KeyReusedError{ID: out.ID, Paths: []string{"/cents", "/order"}}, origin: fromModel},
 		{label: "other arguments under the harness's key", err: &txidem.KeyReusedError{ID: out.ID}, origin: fromHarness},
 		{label: "expired, without a key", err: &txidem.ExpiredError{ID: out.ID, FinishedAt: at}},
+		{label: "expired, without a key, which the tool does not take", err: &txidem.ExpiredError{ID: out.ID, FinishedAt: at}, key: KeyOff},
 		{label: "cut off, and blocked", err: txidem.ErrBlocked},
 		{label: "not allowed", err: txidem.ErrNotAllowed},
 		{label: "over quota", err: txidem.ErrQuota},
@@ -91,7 +93,7 @@ func texts(t *testing.T, b *strings.Builder) {
 				t.Fatal(err)
 			}
 			a.UseStatusTool(tool)
-			r := (&definition{adapter: a, name: "issue_refund"}).explain(context.Background(), out, c.origin, c.err)
+			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}}).explain(context.Background(), out, c.origin, c.err)
 			said := fmt.Sprintf("%s\n%s\n", r.Content[0].(*mcp.TextContent).Text, r.StructuredContent)
 			switch {
 			case tool == "":
