@@ -2,6 +2,7 @@ package mcpidem_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,6 +174,51 @@ func TestConfirm_M08_YesIsForThisCallAlone(t *testing.T) {
 	}
 }
 
+func TestConfirm_M08_YesIsForThisCallerAndThisToolAlone(t *testing.T) {
+	t.Parallel()
+	who := "alice"
+	s := newShop(t, &mcpidem.Config{Secret: secret, Scope: func(context.Context, *mcp.CallToolRequest) (string, error) { return who, nil }}, modern)
+	k := &till{shop: s}
+	for _, tool := range []string{"refund", "charge"} {
+		mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: tool}, &mcpidem.ToolConfig{Confirm: mcpidem.ConfirmArgs(expensive)},
+			func(context.Context, pgx.Tx, refund) (receipt, error) { k.runs++; return receipt{}, nil })
+	}
+	session := k.byHand()
+	state := k.call(session, "charge", dear, "k").RequestState
+	if r := k.answer(session, dear, "k", state, "accept"); !r.NeedsInput() || k.runs != 0 {
+		t.Errorf("a yes to another tool: %s, %d runs", text(r), k.runs)
+	}
+	state = k.call(session, "refund", dear, "k").RequestState
+	who = "bob"
+	if r := k.answer(session, dear, "k", state, "accept"); !r.NeedsInput() || k.runs != 0 {
+		t.Errorf("another caller's yes: %s, %d runs", text(r), k.runs)
+	}
+	who = "alice"
+	if r := k.answer(session, dear, "k", state, "accept"); r.IsError || r.NeedsInput() || k.runs != 1 {
+		t.Errorf("alice's own: %s, %d runs", text(r), k.runs)
+	}
+}
+
+func TestConfirm_M08_RawToolsAskToo(t *testing.T) {
+	t.Parallel()
+	s, runs := newShop(t, &mcpidem.Config{Secret: secret}, modern), 0
+	asks := func(context.Context, json.RawMessage) (string, error) { return "Print it?", nil }
+	mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "refund", InputSchema: rawInput}, &mcpidem.ToolConfig{Confirm: asks},
+		func(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			runs++
+			return &mcp.CallToolResult{}, nil
+		})
+	k := &till{shop: s}
+	session := k.byHand()
+	asked := k.call(session, "refund", `{"order":"A"}`, "k")
+	if !asked.NeedsInput() || runs != 0 {
+		t.Errorf("not asked: %s; %d runs", text(asked), runs)
+	}
+	if r := k.answer(session, `{"order":"A"}`, "k", asked.RequestState, "accept"); r.IsError || runs != 1 {
+		t.Errorf("confirmed: %s; %d runs", text(r), runs)
+	}
+}
+
 func TestConfirm_M08_YesCountsOnceAndNotForLong(t *testing.T) {
 	t.Parallel()
 	k := newTill(t, modern)
@@ -196,6 +242,14 @@ func TestConfirm_M08_YesCountsOnceAndNotForLong(t *testing.T) {
 	now = now.Add(5 * time.Minute)
 	if r := k.answer(session, other, "", state, "accept"); !r.NeedsInput() || k.runs != 2 {
 		t.Errorf("an old yes: %s; %d runs", text(r), k.runs)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[3]++ // some years later
+	if r := k.answer(session, other, "", base64.RawURLEncoding.EncodeToString(raw), "accept"); !r.NeedsInput() || k.runs != 2 {
+		t.Errorf("an old yes with another date: %s; %d runs", text(r), k.runs)
 	}
 }
 

@@ -3,6 +3,7 @@ package mcpidem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,7 +83,7 @@ func TestAddLeasedTool_R14_AnswersOnceAndReplays(t *testing.T) {
 func TestAddLeasedTool_R14_M05_CutOffIsBlockedOrAskedFor(t *testing.T) {
 	t.Parallel()
 	_, p, call := leasedBench(t, false)
-	p.err = errors.New("connection reset: secret detail")
+	p.err = fmt.Errorf("connection reset: secret detail: %w", txidem.ErrQuota) // whatever the handler's errors wrap
 	for range 2 {
 		wantRefusal(t, call(one, "k"), "blocked", false, "it is not known whether it had its effect. It will not be done again by itself.")
 	}
