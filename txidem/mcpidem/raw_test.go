@@ -103,7 +103,7 @@ func TestAddToolRaw_M03_M06_WhatIsNotRecorded(t *testing.T) {
 		says   string
 		status any
 	}{
-		"an error result": {&mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "no paper"}}}, nil, "no paper", nil},
+		"an error result": {&mcp.CallToolResult{Meta: mcp.Meta{"example.com/x": "y"}, IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "no paper"}}}, nil, "no paper", nil},
 		"no result":       {nil, nil, "This tool has a fault. Nothing was changed", "tool_fault"},
 		"does not fit":    {&mcp.CallToolResult{StructuredContent: map[string]any{"m": 1}}, nil, "This tool has a fault. Nothing was changed", "tool_fault"},
 		"nothing at all":  {&mcp.CallToolResult{}, nil, "This tool has a fault. Nothing was changed", "tool_fault"},
@@ -122,6 +122,9 @@ func TestAddToolRaw_M03_M06_WhatIsNotRecorded(t *testing.T) {
 			session := s.connect(nil)
 			if r := s.call(session, "label", `{"order":"A"}`, "k"); !r.IsError || !strings.Contains(text(r), c.says) || status(r) != c.status {
 				t.Errorf("got %v %s", status(r), text(r))
+			}
+			if c.result != nil && len(c.result.Meta) > 1 {
+				t.Errorf("the handler's own result was written into: %v", c.result.Meta)
 			}
 			if r := s.call(session, "label", `{"order":"A"}`, "k"); r.IsError || replayed(r) || runs != 2 {
 				t.Errorf("the next call: %s, %d runs", text(r), runs)
