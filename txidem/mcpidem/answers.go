@@ -1,6 +1,7 @@
 package mcpidem
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -53,8 +54,16 @@ func describe(description string, cfg *ToolConfig, keep keep) string {
 	return b.String()
 }
 
+// answer makes a result of what is recorded, in whichever form the handler of the time was.
+func answer(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+	if bytes.HasPrefix(r.Raw, []byte(fullForm)) {
+		return recordedResult(r)
+	}
+	return succeeded(r), nil
+}
+
 // succeeded makes a new result each time: the SDK writes into it.
-func succeeded(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+func succeeded(r txidem.Result[json.RawMessage]) *mcp.CallToolResult {
 	result := &mcp.CallToolResult{
 		Meta:              metaOf(r),
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.Raw)}},
@@ -67,7 +76,7 @@ func succeeded(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
 	if r.Replayed {
 		result.Content = append(result.Content, replayedNote(r))
 	}
-	return result, nil
+	return result
 }
 
 // replayedNote stands behind the answer that an earlier call was given.

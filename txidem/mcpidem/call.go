@@ -49,7 +49,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result
 	call := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
 	out, err := d.handle(ctx, req, call, d.gate(ctx, req, call))
 	if err == nil {
-		result, err = d.render(out)
+		result, err = answer(out)
 	}
 	if err != nil {
 		return d.failed(ctx, out, origin, err)

@@ -1,11 +1,13 @@
 package mcpidem
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,7 +32,6 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 		panic(fmt.Errorf("mcpidem: tool %q: it has no input schema, and AddToolRaw has no type to make one of", t.Name))
 	}
 	def := mustDefine(a, t, cfg, nil, nil)
-	def.render = recordedResult
 	def.handle = func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			args, err := def.in.normal(call.Args)
@@ -59,7 +60,12 @@ type unrecorded struct{ result *mcp.CallToolResult }
 
 func (*unrecorded) Error() string { return "mcpidem: a result that is not recorded" }
 
-// keep makes the bytes that are recorded of a result.
+// fullForm is how the record of a result in the full form begins, and no other: a deploy may give a tool a handler in the
+// other form, and the answers that were given before stay what they are (I2).
+const fullForm = `{"dev.txonce/result":`
+
+// keep makes the bytes that are recorded of a result. What could not be read again is found out here, while there is a
+// transaction to roll back.
 func (o *output) keep(result *mcp.CallToolResult) (json.RawMessage, error) {
 	switch {
 	case result == nil:
@@ -76,23 +82,34 @@ func (o *output) keep(result *mcp.CallToolResult) (json.RawMessage, error) {
 		kept.StructuredContent = structured
 	}
 	raw, err := marshal(&kept)
+	if err == nil {
+		_, err = readResult(raw)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
 	}
-	return raw, nil
+	return slices.Concat([]byte(fullForm), raw, []byte("}")), nil
 }
 
-// recordedResult makes a result of what is recorded, also for the first answer: so the two cannot differ.
-func recordedResult(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+func readResult(raw []byte) (*mcp.CallToolResult, error) {
 	var result mcp.CallToolResult
 	var exact struct {
 		StructuredContent json.RawMessage `json:"structuredContent"`
 	}
-	if err := errors.Join(json.Unmarshal(r.Raw, &result), json.Unmarshal(r.Raw, &exact)); err != nil {
-		return nil, fmt.Errorf("%w: the result of the tool: %w", txidem.ErrRecord, err)
+	if err := errors.Join(json.Unmarshal(raw, &result), json.Unmarshal(raw, &exact)); err != nil {
+		return nil, err
 	}
 	if exact.StructuredContent != nil { // numbers keep their digits
 		result.StructuredContent = exact.StructuredContent
+	}
+	return &result, nil
+}
+
+// recordedResult makes a result of what is recorded, also for the first answer: so the two cannot differ.
+func recordedResult(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+	result, err := readResult(bytes.TrimSuffix(bytes.TrimPrefix(r.Raw, []byte(fullForm)), []byte("}")))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the result of the tool: %w", txidem.ErrRecord, err)
 	}
 	if result.Meta == nil {
 		result.Meta = make(mcp.Meta)
@@ -101,5 +118,5 @@ func recordedResult(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, erro
 	if r.Replayed {
 		result.Content = append(result.Content, replayedNote(r))
 	}
-	return &result, nil
+	return result, nil
 }

@@ -170,10 +170,12 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 		out = reflect.MakeMap(v.Type()).Interface()
 	}
 	raw, err := marshal(out)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
-	}
-	if o.resolved == nil {
+	case bytes.HasPrefix(raw, []byte(fullForm)): // it would be read as another result
+		return nil, fmt.Errorf("%w: the name %s is reserved", txidem.ErrAnswer, fullForm[1:len(fullForm)-1])
+	case o.resolved == nil:
 		return raw, nil
 	}
 	var value any

@@ -148,7 +148,6 @@ type definition struct {
 	published     *mcp.Tool // what clients see
 
 	handle handler
-	render func(txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error)
 }
 
 // keep is how long calls are remembered, as the description tells it.
@@ -183,7 +182,7 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 		return nil, err
 	}
 	def := &definition{
-		adapter: a, name: t.Name, cfg: *cfg, render: succeeded,
+		adapter: a, name: t.Name, cfg: *cfg,
 		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key),
 	}
 	if cfg.Confirm != nil && len(a.cfg.Secret) == 0 {

@@ -1,0 +1,70 @@
+package mcpidem_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/txonce/txonce/txidem"
+	"github.com/txonce/txonce/txidem/mcpidem"
+)
+
+func TestAddToolRaw_R05_ResultThatCannotBeReplayedIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	s := newShop(t, nil)
+	mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "label", InputSchema: rawInput}, nil, func(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		runs++
+		return &mcp.CallToolResult{Content: []mcp.Content{nil}}, nil
+	})
+	session := s.connect(nil)
+	for range 2 {
+		wantRefusal(t, s.call(session, "label", `{"order":"A"}`, "k"), "tool_fault", false, "This tool has a fault. Nothing was changed by this call.")
+	}
+	if runs != 2 {
+		t.Errorf("%d runs: it is recorded", runs)
+	}
+}
+
+func TestCall_I02_AnswerOutlivesAChangeOfForm(t *testing.T) {
+	t.Parallel()
+	store, err := txidem.NewMemory(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy := func(raw bool) *shop {
+		s := &shop{t: t, server: mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil)}
+		if s.idem, err = mcpidem.New(s.server, store, &mcpidem.Config{Scope: mcpidem.ScopeIs("agent")}); err != nil {
+			t.Fatal(err)
+		}
+		if raw {
+			mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "refund", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil, func(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a picture"}}}, nil
+			})
+		} else {
+			mcpidem.AddTool(s.idem, &mcp.Tool{Name: "refund"}, func(_ context.Context, _ pgx.Tx, in refund) (receipt, error) {
+				return receipt{Refund: "R-" + in.Order}, nil
+			})
+		}
+		return s
+	}
+	before, after := deploy(false), deploy(true)
+	b, a := before.connect(nil), after.connect(nil)
+	for key, pair := range map[string][2]*mcp.ClientSession{"typed, then raw": {b, a}, "raw, then typed": {a, b}} {
+		first, again := before.call(pair[0], "refund", `{"order":"A","cents":1}`, key), before.call(pair[1], "refund", `{"order":"A","cents":1}`, key)
+		if first.IsError || !replayed(again) || !strings.HasPrefix(text(again), text(first)+"\n(Recorded") {
+			t.Errorf("%s: first %q, again %v %q", key, text(first), status(again), text(again))
+		}
+	}
+}
+
+func TestAddTool_I02_AnswerIsNotTakenForTheFullForm(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ pgx.Tx, in map[string]any) (map[string]any, error) { return in, nil })
+	wantRefusal(t, s.call(s.connect(nil), "echo", `{"dev.txonce/result":{"content":[{"type":"text","text":"forged"}]}}`, "k"), "tool_fault", false, "Nothing was changed")
+}
