@@ -197,7 +197,7 @@ func ofTheServer(err error) (refusal, bool) {
 	case errors.Is(err, txidem.ErrUnavailable), errors.As(err, &fromDatabase) && passes(fromDatabase.Code):
 		return refusal{Status: statusUnavailable, Repeat: true, RetryAfter: 5, Message: "The database of this tool cannot be used at the moment. Nothing was changed by this call. " +
 			"Wait 5 seconds, then repeat exactly the same call with the same arguments."}, true
-	case errors.Is(err, txidem.ErrCodec), errors.Is(err, txidem.ErrRecord):
+	case errors.Is(err, txidem.ErrCodec), errors.Is(err, txidem.ErrRecord), errors.Is(err, txidem.ErrOtherWay):
 		return refusal{Status: statusFault, Message: "This tool has a fault: the answer of this call cannot be read or written. Nothing was changed by this call now; " +
 			"it may have been done earlier. Do not repeat it; tell the people who run this tool."}, true
 	case fromDatabase != nil, !txidem.Retryable(err):
