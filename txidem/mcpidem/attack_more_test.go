@@ -85,3 +85,59 @@ func TestCall_R14_RecordOfAnotherWayIsNotCalledUndone(t *testing.T) {
 	b.server = other
 	wantRefusal(t, b.callTool(b.connect(), "charge", one, "k"), "tool_fault", false, "it may have been done earlier")
 }
+
+func TestConfirm_M08_PanicDoesNotHideARecordedAnswer(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, &mcpidem.Config{Secret: secret})
+	done := false
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "refund"}, &mcpidem.ToolConfig{Confirm: func(context.Context, json.RawMessage) (string, error) {
+		if done {
+			panic("secret detail")
+		}
+		return "", nil
+	}}, guarded)
+	session := s.connect(nil)
+	s.call(session, "refund", dear, "k")
+	done = true
+	if r := s.call(session, "refund", dear, "k"); !replayed(r) {
+		t.Errorf("a call that is done: %v %s", status(r), text(r))
+	}
+	if r := s.call(session, "refund", dear, "new"); status(r) != "tool_fault" || !strings.Contains(text(r), "Nothing was changed") {
+		t.Errorf("a new call: %v %s", status(r), text(r))
+	}
+}
+
+func TestConfirm_M08_FailureOfWhatAsksIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, &mcpidem.Config{Secret: secret})
+	asked := 0
+	cfg := &mcpidem.ToolConfig{Confirm: func(context.Context, json.RawMessage) (string, error) {
+		if asked++; asked <= 2 {
+			return "", txidem.Fail("closed", "the order is closed")
+		}
+		return "", nil
+	}}
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "refund"}, cfg, guarded)
+	session := s.connect(nil)
+	for range 2 {
+		if r := s.call(session, "refund", dear, "k"); status(r) != "not_done" || !strings.Contains(text(r), "closed: the order is closed") {
+			t.Errorf("got %v %s", status(r), text(r))
+		}
+	}
+	if r := s.call(session, "refund", dear, "k"); r.IsError {
+		t.Errorf("got %v %s", status(r), text(r))
+	}
+}
+
+func TestConfirm_M08_WhatAsksCannotChangeTheCall(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, &mcpidem.Config{Secret: secret})
+	var got int64
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "refund"}, &mcpidem.ToolConfig{Confirm: func(_ context.Context, args json.RawMessage) (string, error) {
+		copy(args, `{"order":"A-1","cents":9950}`)
+		return "", nil
+	}}, func(_ context.Context, _ pgx.Tx, in refund) (receipt, error) { got = in.Cents; return receipt{}, nil })
+	if s.call(s.connect(nil), "refund", dear, "k"); got != 1050 {
+		t.Errorf("the handler got %d cents", got)
+	}
+}

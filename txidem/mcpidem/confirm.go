@@ -1,6 +1,8 @@
 package mcpidem
 
 import (
+	"bytes"
+
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -9,11 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -60,7 +64,7 @@ func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call tx
 	if err != nil {
 		return err // said behind the claim, for a replay comes first
 	}
-	question, err := d.cfg.Confirm(ctx, args)
+	question, err := d.question(ctx, args)
 	if err != nil || question == "" {
 		return err
 	}
@@ -75,6 +79,21 @@ func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call tx
 	default:
 		return errDismissed
 	}
+}
+
+// question is what Confirm says. Whatever goes wrong in it is said behind the claim, like its errors: a call that is done must find
+// its answer. A failure made by txidem.Fail is an error like others here, for it would be recorded as the call's.
+func (d *definition) question(ctx context.Context, args json.RawMessage) (question string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &txidem.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	question, err = d.cfg.Confirm(ctx, bytes.Clone(args))
+	if failure := (*toolcall.Failure)(nil); errors.As(err, &failure) {
+		err = errors.New(err.Error())
+	}
+	return question, err
 }
 
 var (
