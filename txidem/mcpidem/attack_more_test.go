@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -139,5 +140,27 @@ func TestConfirm_M08_WhatAsksCannotChangeTheCall(t *testing.T) {
 	}}, func(_ context.Context, _ pgx.Tx, in refund) (receipt, error) { got = in.Cents; return receipt{}, nil })
 	if s.call(s.connect(nil), "refund", dear, "k"); got != 1050 {
 		t.Errorf("the handler got %d cents", got)
+	}
+}
+
+func TestConfirm_M08_ShortPolicyCanBeConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, &mcpidem.Config{Secret: secret}, modern)
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "refund"}, &mcpidem.ToolConfig{
+		Confirm: mcpidem.ConfirmArgs(expensive), Policy: &txidem.Policy{Window: 1800 * time.Millisecond},
+	}, guarded)
+	k := &till{shop: s}
+	now := time.Unix(1000, 999e6)
+	s.idem.SetNow(func() time.Time { return now })
+	session := k.byHand()
+	state := s.call(session, "refund", dear, "k").RequestState
+	now = now.Add(899 * time.Millisecond)
+	if r := k.answer(session, dear, "k", state, "accept"); r.IsError || r.NeedsInput() {
+		t.Errorf("within half of the window: asked again")
+	}
+	state = s.call(session, "refund", `{"order":"B","cents":1050}`, "k2").RequestState
+	now = now.Add(900 * time.Millisecond)
+	if r := k.answer(session, `{"order":"B","cents":1050}`, "k2", state, "accept"); !r.NeedsInput() {
+		t.Errorf("after half of the window: %s", text(r))
 	}
 }

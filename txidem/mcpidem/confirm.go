@@ -130,7 +130,7 @@ func (d *definition) state(call txidem.Request, until time.Time) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errArguments, err)
 	}
-	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
+	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.UnixNano()))
 	mac := hmac.New(sha256.New, d.adapter.cfg.Secret)
 	for _, part := range [...]string{"mcpidem confirmation 1", string(expiry), call.Scope, call.Tool, call.Key, string(canonical)} {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
@@ -145,7 +145,7 @@ func (d *definition) isConfirmed(call txidem.Request, state string) bool {
 	if err != nil || len(raw) != 8+sha256.Size {
 		return false
 	}
-	until := time.Unix(int64(binary.BigEndian.Uint64(raw)), 0)
+	until := time.Unix(0, int64(binary.BigEndian.Uint64(raw)))
 	want, err := d.state(call, until)
 	return err == nil && hmac.Equal([]byte(want), []byte(state)) && d.adapter.now().Before(until)
 }
