@@ -3,6 +3,7 @@ package mcpidem_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -162,5 +163,39 @@ func TestConfirm_M08_ShortPolicyCanBeConfirmed(t *testing.T) {
 	now = now.Add(900 * time.Millisecond)
 	if r := k.answer(session, `{"order":"B","cents":1050}`, "k2", state, "accept"); !r.NeedsInput() {
 		t.Errorf("after half of the window: %s", text(r))
+	}
+}
+
+func TestConfirm_M08_NoToACutOffCallIsHeard(t *testing.T) {
+	t.Parallel()
+	b, p := setup(t, mcpidem.ScopeIs("agent"), nil), &provider{charges: map[string]int64{}, err: errors.New("connection reset")}
+	store, err := txidem.New(b.pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server = mcp.NewServer(&mcp.Implementation{Name: "billing", Version: "1"}, nil)
+	idem, err := mcpidem.New(b.server, store, &mcpidem.Config{Scope: mcpidem.ScopeIs("agent"), Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := false
+	mcpidem.AddLeasedTool(idem, &mcp.Tool{Name: "charge"}, &mcpidem.ToolConfig{
+		Policy: &txidem.Policy{OnLeaseLost: txidem.RerunLost},
+		Confirm: func(context.Context, json.RawMessage) (string, error) {
+			if asks {
+				return "Once more?", nil
+			}
+			return "", nil
+		},
+	}, p.charge, nil)
+	k := &till{shop: &shop{t: t, server: b.server}, says: "decline"}
+	session := k.person()
+	if r := b.callTool(session, "charge", one, "k"); status(r) != "outcome_unknown" {
+		t.Fatalf("got %v %s", status(r), text(r))
+	}
+	asks = true
+	r := b.callTool(session, "charge", one, "k")
+	if status(r) != "declined" || strings.Contains(text(r), "Nothing was done.") || p.calls != 1 {
+		t.Errorf("got %v %s; %d calls", status(r), text(r), p.calls)
 	}
 }

@@ -2,7 +2,6 @@ package mcpidem
 
 import (
 	"bytes"
-
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"

@@ -70,7 +70,10 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 	if r.ID.IsZero() {
 		meta, id = nil, ""
 	}
-	said, ok := ofTheCall(err, r.Replayed, d.newIntent(origin))
+	said, ok := ofThePerson(err)
+	if !ok {
+		said, ok = ofTheCall(err, r.Replayed, d.newIntent(origin))
+	}
 	if !ok {
 		said, ok = ofTheServer(err)
 		attrs := []any{"tool", d.name, "call", id, "error", err}
@@ -134,13 +137,6 @@ func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 		return refusal{Status: statusExpired, Message: fmt.Sprintf(
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
 			expired.FinishedAt.UTC().Format(time.RFC3339), anew)}, true
-	case errors.Is(err, errDeclined):
-		return refusal{Status: statusDeclined, Message: "The person who was asked said no. Nothing was done. Do not repeat this call and do not try another way; ask what to do instead."}, true
-	case errors.Is(err, errDismissed):
-		return refusal{Status: statusUnconfirmed, Message: "The person who was asked did not decide. Nothing was done. Do not try another way; ask whether you should repeat this call."}, true
-	case errors.Is(err, errCannotAsk):
-		return refusal{Status: statusUnconfirmed, Message: "A person has to confirm this call, and the program that calls this tool cannot ask one: it does not support elicitation. " +
-			"Nothing was done. Do not repeat it and do not try another way; tell the person what you wanted to do."}, true
 	case errors.Is(err, txidem.ErrNotAllowed):
 		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
 	case errors.Is(err, txidem.ErrQuota):
@@ -152,6 +148,25 @@ func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 		return refusal{Status: statusBadKey, Message: plain(err) + ". Nothing was done."}, true
 	case errors.Is(err, errArguments), errors.Is(err, txidem.ErrArgs):
 		return refusal{Status: statusBadArgs, Message: plain(err) + ". Nothing was done. Correct the arguments and call again."}, true
+	}
+	return refusal{}, false
+}
+
+// ofThePerson explains why nobody has confirmed the call. That nothing was done is true of this call; an earlier attempt at an
+// effect elsewhere may have been cut off.
+func ofThePerson(err error) (refusal, bool) {
+	done := "Nothing was done."
+	if errors.Is(err, txidem.ErrBlocked) || errors.Is(err, txidem.ErrOutcomeUnknown) {
+		done = "Nothing was done now, but an earlier attempt of this call was cut off, and it is not known whether it had its effect."
+	}
+	switch {
+	case errors.Is(err, errDeclined):
+		return refusal{Status: statusDeclined, Message: "The person who was asked said no. " + done + " Do not repeat this call and do not try another way; ask what to do instead."}, true
+	case errors.Is(err, errDismissed):
+		return refusal{Status: statusUnconfirmed, Message: "The person who was asked did not decide. " + done + " Do not try another way; ask whether you should repeat this call."}, true
+	case errors.Is(err, errCannotAsk):
+		return refusal{Status: statusUnconfirmed, Message: "A person has to confirm this call, and the program that calls this tool cannot ask one: it does not support elicitation. " +
+			done + " Do not repeat it and do not try another way; tell the person what you wanted to do."}, true
 	}
 	return refusal{}, false
 }
