@@ -199,3 +199,18 @@ func TestConfirm_M08_NoToACutOffCallIsHeard(t *testing.T) {
 		t.Errorf("got %v %s; %d calls", status(r), text(r), p.calls)
 	}
 }
+
+func TestAdd_M06_NilHandlersAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	for label, add := range map[string]func(){
+		"AddTool":       func() { mcpidem.AddTool[refund, receipt](s.idem, &mcp.Tool{Name: "a"}, nil) },
+		"AddToolRaw":    func() { mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "b", InputSchema: rawInput}, nil, nil) },
+		"AddReadTool":   func() { mcpidem.AddReadTool[refund, receipt](s.idem, &mcp.Tool{Name: "d"}, nil) },
+		"AddLeasedTool": func() { mcpidem.AddLeasedTool[refund, receipt](s.idem, &mcp.Tool{Name: "c"}, nil, nil, nil) },
+	} {
+		if got := panics(t, add); !strings.Contains(got, "has no handler") {
+			t.Errorf("%s: %q", label, got)
+		}
+	}
+}

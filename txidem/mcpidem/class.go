@@ -42,7 +42,9 @@ func addPlain[In, Out any](a *Adapter, t *mcp.Tool, c class, h mcp.ToolHandlerFo
 	}
 	published := *t
 	var err error
-	if published.Annotations, err = annotate(t.Annotations, c, c == classIdempotent); err == nil {
+	if h == nil {
+		err = errNoHandler
+	} else if published.Annotations, err = annotate(t.Annotations, c, c == classIdempotent); err == nil {
 		err = a.add(t.Name, c)
 	}
 	if err != nil {
@@ -59,7 +61,10 @@ func addPlain[In, Out any](a *Adapter, t *mcp.Tool, c class, h mcp.ToolHandlerFo
 	})
 }
 
-var errNoName = errors.New("mcpidem: a tool needs a name")
+var (
+	errNoName    = errors.New("mcpidem: a tool needs a name")
+	errNoHandler = errors.New("it has no handler; give the function that does its work")
+)
 
 // annotate returns the annotations that are true of the class, with what the author said beside. A hint of the author's that is
 // not true is an error: clients repeat calls on the strength of it.

@@ -31,7 +31,7 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 	if t != nil && t.InputSchema == nil {
 		panic(fmt.Errorf("mcpidem: tool %q: it has no input schema, and AddToolRaw has no type to make one of", t.Name))
 	}
-	def := mustDefine(a, t, cfg, nil, nil)
+	def := mustDefine(a, t, cfg, nil, nil, h != nil)
 	def.handle = func(ctx context.Context, req *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			args, err := def.in.normal(call.Args)

@@ -73,7 +73,7 @@ func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(c
 
 // guarded is a tool that runs in a transaction.
 func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) *definition {
-	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), h != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
@@ -95,7 +95,7 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 // (toolcall.FromContext, DownstreamKey); ask may be nil. Arguments that do not fit are refused before do; a result that
 // does not fit is found out behind the effect, and blocks the call like an attempt that was cut off. Else as [AddToolWith].
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
-	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), do != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		does := func(ctx context.Context) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
@@ -154,7 +154,7 @@ type definition struct {
 type keep struct{ window, retention time.Duration }
 
 // mustDefine panics on a tool that cannot be added, as the SDK does.
-func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) *definition {
+func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type, handled bool) *definition {
 	if cfg == nil {
 		cfg = &ToolConfig{}
 	}
@@ -162,6 +162,9 @@ func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) 
 		panic(errNoName)
 	}
 	def, err := define(a, t, cfg, in, out)
+	if !handled { // found out by a call, it would block that for good where the effect is elsewhere
+		err = errNoHandler
+	}
 	if err == nil {
 		err = a.add(t.Name, classGuarded)
 	}
