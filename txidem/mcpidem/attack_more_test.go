@@ -214,3 +214,18 @@ func TestAdd_M06_NilHandlersAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestCall_I05_ErrorsOfAnotherCallAreNotThisOnes(t *testing.T) {
+	t.Parallel()
+	for label, inner := range map[string]error{
+		"other arguments": &txidem.KeyReusedError{Paths: []string{"/secret"}},
+		"expired":         &txidem.ExpiredError{FinishedAt: time.Now()},
+	} {
+		s := newShop(t, nil)
+		mcpidem.AddTool(s.idem, &mcp.Tool{Name: "order"}, func(context.Context, pgx.Tx, refund) (receipt, error) { return receipt{}, inner })
+		r := s.call(s.connect(nil), "order", dear, "k")
+		if status(r) != "tool_fault" || !strings.Contains(text(r), "Nothing was changed by this call") {
+			t.Errorf("%s: %v %s", label, status(r), text(r))
+		}
+	}
+}

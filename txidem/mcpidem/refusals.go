@@ -72,7 +72,7 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 	}
 	said, ok := ofThePerson(err)
 	if !ok {
-		said, ok = ofTheCall(err, r.Replayed, d.newIntent(origin))
+		said, ok = ofTheCall(err, r, d.newIntent(origin))
 	}
 	if !ok {
 		said, ok = ofTheServer(err)
@@ -113,8 +113,9 @@ func (r *refusal) pointTo(tool string) {
 	r.StatusTool = tool
 }
 
-// ofTheCall explains what the caller or the request brought about. anew says how to mean something new.
-func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
+// ofTheCall explains what the caller or the request brought about. anew says how to mean something new. What a handler heard of
+// another call, which it made itself, is not this one's.
+func ofTheCall(err error, r txidem.Result[json.RawMessage], anew string) (refusal, bool) {
 	var failure *toolcall.Failure
 	var running *txidem.InProgressError
 	var reused *txidem.KeyReusedError
@@ -123,17 +124,17 @@ func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 	case errors.Is(err, txidem.ErrBlocked), errors.Is(err, txidem.ErrOutcomeUnknown): // whatever they wrap
 		return refusal{}, false
 	case errors.As(err, &failure) && failure != nil && !errors.Is(err, txidem.ErrHandlerEndedTx):
-		return failed(failure, replayed), true
-	case errors.As(err, &running):
+		return failed(failure, r.Replayed), true
+	case errors.As(err, &running) && running.ID == r.ID:
 		seconds := int(math.Ceil(running.RetryAfter.Seconds()))
 		return refusal{Status: statusInProgress, RetryAfter: seconds, Repeat: true, Message: fmt.Sprintf(
 			"This call is already running and has not ended yet. Do not change it and do not try another way. "+
 				"Wait %s, then repeat exactly the same call with the same arguments: you will get its answer, and it will not be done twice.",
 			count(int64(seconds), "second"))}, true
-	case errors.As(err, &reused):
+	case errors.As(err, &reused) && reused.ID == r.ID:
 		return refusal{Status: statusKeyReused, Paths: reused.Paths, Message: differing(reused.Paths) +
 			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + anew}, true
-	case errors.As(err, &expired):
+	case errors.As(err, &expired) && expired.ID == r.ID:
 		return refusal{Status: statusExpired, Message: fmt.Sprintf(
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
 			expired.FinishedAt.UTC().Format(time.RFC3339), anew)}, true
