@@ -229,3 +229,20 @@ func TestCall_I05_ErrorsOfAnotherCallAreNotThisOnes(t *testing.T) {
 		}
 	}
 }
+
+func TestAddLeasedTool_R15_ErrorWithoutProtectionIsNotCalledUndone(t *testing.T) {
+	t.Parallel()
+	b, p := setup(t, mcpidem.ScopeIs("agent"), nil), &provider{charges: map[string]int64{}, err: errors.New("timeout")}
+	mcpidem.AddLeasedTool(b.idem, &mcp.Tool{Name: "charge"}, &mcpidem.ToolConfig{Policy: &txidem.Policy{Disabled: true}}, p.charge, nil)
+	r := b.callTool(b.connect(), "charge", one, "k")
+	if status(r) != "blocked" || len(p.charges) != 1 {
+		t.Errorf("got %v %s; %d charges", status(r), text(r), len(p.charges))
+	}
+	if r := b.callTool(b.connect(), "charge", `{"order":"A-1"}`, "k"); status(r) != "bad_args" {
+		t.Errorf("bad arguments: %v %s", status(r), text(r))
+	}
+	p.err = txidem.Fail("no_funds", "the account is empty")
+	if r := b.callTool(b.connect(), "charge", one, "k"); status(r) != "failed" {
+		t.Errorf("a failure: %v %s", status(r), text(r))
+	}
+}

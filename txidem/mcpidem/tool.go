@@ -3,6 +3,7 @@ package mcpidem
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -97,11 +99,13 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
 	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), do != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		begun := false
 		does := func(ctx context.Context) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
 			if err != nil {
 				return nil, txidem.NotDone(err)
 			}
+			begun = true
 			out, err := do(ctx, in)
 			if err != nil {
 				return nil, err
@@ -109,9 +113,10 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 			return def.out.encode(out)
 		}
 		if ask == nil {
-			return txidem.RunLeased(ctx, a.store, call, does, nil)
+			result, err := txidem.RunLeased(ctx, a.store, call, does, nil)
+			return result, def.leftOpen(err, begun)
 		}
-		return txidem.RunLeased(ctx, a.store, call, does, func(ctx context.Context) (json.RawMessage, bool, error) {
+		result, err := txidem.RunLeased(ctx, a.store, call, does, func(ctx context.Context) (json.RawMessage, bool, error) {
 			in, err := arguments[In](def, call, nil)
 			if err != nil {
 				return nil, false, err
@@ -123,8 +128,17 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 			raw, err := def.out.encode(out)
 			return raw, true, err
 		})
+		return result, def.leftOpen(err, begun)
 	}
 	def.add()
+}
+
+// leftOpen names an error behind which it is open whether the effect happened, where Policy.Disabled leaves nobody else to say it.
+func (d *definition) leftOpen(err error, begun bool) error {
+	if failure := (*toolcall.Failure)(nil); err == nil || !begun || !d.unprotected || errors.As(err, &failure) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", txidem.ErrBlocked, err)
 }
 
 // arguments reads what the handler gets, if it may run. Bad arguments are told before what the gate has to say.
@@ -142,6 +156,7 @@ type definition struct {
 	cfg           ToolConfig
 	keep          keep
 	confirmWithin time.Duration
+	unprotected   bool // Policy.Disabled
 	rules         *txidem.Rules
 	in            *input
 	out           *output
@@ -186,7 +201,7 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 	}
 	def := &definition{
 		adapter: a, name: t.Name, cfg: *cfg,
-		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key),
+		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key), unprotected: policy.Disabled,
 	}
 	if cfg.Confirm != nil && len(a.cfg.Secret) == 0 {
 		return nil, fmt.Errorf("a tool that asks for confirmation needs Config.Secret: %d random bytes, the same on all servers", shortestSecret)
