@@ -246,3 +246,21 @@ func TestAddLeasedTool_R15_ErrorWithoutProtectionIsNotCalledUndone(t *testing.T)
 		t.Errorf("a failure: %v %s", status(r), text(r))
 	}
 }
+
+func TestPublish_R15_UnprotectedToolDoesNotPromise(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "off", Description: "Refund."}, &mcpidem.ToolConfig{Policy: &txidem.Policy{Disabled: true}}, guarded)
+	if got := s.tool("off").Description; strings.Contains(got, "Repeating a call is safe") || !strings.Contains(got, "each call is done again") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPublish_R13_RefusedForGoodIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "once"}, &mcpidem.ToolConfig{Key: mcpidem.KeyOff, Policy: &txidem.Policy{OnExpired: txidem.Refuse}}, guarded)
+	if got := s.tool("once").Description; !strings.Contains(got, "never done again") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -30,7 +30,7 @@ type input struct {
 }
 
 // inputFor is for the given type, or, where that is nil, for the tool's schema alone.
-func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
+func inputFor(t *mcp.Tool, key KeyArgument, unprotected bool, in reflect.Type) (*input, error) {
 	schema, err := schemaFor(t.InputSchema, in)
 	if err != nil {
 		return nil, fmt.Errorf("input schema: %w", err)
@@ -55,14 +55,14 @@ func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
 	}
 	return &input{
 		resolved:  resolved,
-		published: withKeyArgument(schema, key),
+		published: withKeyArgument(schema, key, unprotected),
 		defaults:  bytes.Contains(text, []byte(`"default":`)),
 	}, nil
 }
 
 // withKeyArgument returns the schema that clients see. The given one stays as it is. Also where a key is required, the
 // argument is not: the harness may have given one elsewhere, and a client that checks arguments must let that pass.
-func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Schema {
+func withKeyArgument(schema *jsonschema.Schema, key KeyArgument, unprotected bool) *jsonschema.Schema {
 	if key == KeyOff {
 		return schema
 	}
@@ -72,7 +72,7 @@ func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Sch
 	}
 	shortest, longest := 1, 255
 	published.Properties[keyArgument] = &jsonschema.Schema{
-		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText(key),
+		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText(key, unprotected),
 	}
 	if len(published.PropertyOrder) > 0 {
 		published.PropertyOrder = append(slices.Clone(published.PropertyOrder), keyArgument)

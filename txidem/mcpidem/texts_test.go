@@ -114,10 +114,12 @@ func descriptions(b *strings.Builder) {
 		if key == KeyOff {
 			cfg.Confirm = ConfirmArgs(func(context.Context, any) (string, error) { return "", nil })
 		}
-		fmt.Fprintf(b, "## description, key %s\n%s\n", key, describe("Refund an order.", cfg, keep{10 * time.Minute, 24 * time.Hour}))
+		fmt.Fprintf(b, "## description, key %s\n%s\n", key, describe("Refund an order.", cfg, keep{window: 10 * time.Minute, retention: 24 * time.Hour}))
 		if key != KeyOff {
-			fmt.Fprintf(b, "%s: %s\n", keyArgument, keyArgumentText(key))
+			fmt.Fprintf(b, "%s: %s\n", keyArgument, keyArgumentText(key, false))
 		}
 		b.WriteString("\n")
 	}
+	fmt.Fprintf(b, "## description, refused for good\n%s\n\n", describe("Refund an order.", &ToolConfig{}, keep{window: time.Hour, retention: 24 * time.Hour, forGood: true}))
+	fmt.Fprintf(b, "## description, without protection\n%s\n%s: %s\n", describe("Refund an order.", &ToolConfig{}, keep{unprotected: true}), keyArgument, keyArgumentText(KeyOptional, true))
 }

@@ -135,7 +135,7 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 
 // leftOpen names an error behind which it is open whether the effect happened, where Policy.Disabled leaves nobody else to say it.
 func (d *definition) leftOpen(err error, begun bool) error {
-	if failure := (*toolcall.Failure)(nil); err == nil || !begun || !d.unprotected || errors.As(err, &failure) {
+	if failure := (*toolcall.Failure)(nil); err == nil || !begun || !d.keep.unprotected || errors.As(err, &failure) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", txidem.ErrBlocked, err)
@@ -156,7 +156,6 @@ type definition struct {
 	cfg           ToolConfig
 	keep          keep
 	confirmWithin time.Duration
-	unprotected   bool // Policy.Disabled
 	rules         *txidem.Rules
 	in            *input
 	out           *output
@@ -166,7 +165,11 @@ type definition struct {
 }
 
 // keep is how long calls are remembered, as the description tells it.
-type keep struct{ window, retention time.Duration }
+type keep struct {
+	window, retention time.Duration
+	forGood           bool // Policy.OnExpired is Refuse
+	unprotected       bool // Policy.Disabled: not at all
+}
 
 // mustDefine panics on a tool that cannot be added, as the SDK does.
 func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type, handled bool) *definition {
@@ -201,7 +204,7 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 	}
 	def := &definition{
 		adapter: a, name: t.Name, cfg: *cfg,
-		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key), unprotected: policy.Disabled,
+		keep: keep{policy.Window, policy.Retention, policy.OnExpired == txidem.Refuse, policy.Disabled}, confirmWithin: toConfirm(policy, cfg.Key),
 	}
 	if cfg.Confirm != nil && len(a.cfg.Secret) == 0 {
 		return nil, fmt.Errorf("a tool that asks for confirmation needs Config.Secret: %d random bytes, the same on all servers", shortestSecret)
@@ -212,7 +215,7 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 	if def.rules, err = txidem.NewRules(def.cfg.Rules); err != nil {
 		return nil, err
 	}
-	if def.in, err = inputFor(t, cfg.Key, in); err != nil {
+	if def.in, err = inputFor(t, cfg.Key, policy.Disabled, in); err != nil {
 		return nil, err
 	}
 	if def.out, err = outputFor(t, out); err != nil {
