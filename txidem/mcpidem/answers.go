@@ -56,7 +56,7 @@ func describe(description string, cfg *ToolConfig, keep keep) string {
 			"To do the same thing once more on purpose, give a new idempotency_key.", span(keep.retention), span(keep.window))
 	}
 	if keep.forGood {
-		b.WriteString(" After that the same call is never done again: it is refused, and its answer is no longer kept.")
+		b.WriteString(" When that time is over, the same call is refused and never done again.")
 	}
 	return b.String() + confirmText(cfg)
 }

@@ -264,3 +264,43 @@ func TestPublish_R13_RefusedForGoodIsSaid(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestCall_R06_CorrectedCallNeedsANewKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "refund"}, func(_ context.Context, _ pgx.Tx, in refund) (receipt, error) {
+		if in.Cents > 100 {
+			return receipt{}, txidem.Fail("too_much", "at most 100 cents")
+		}
+		return receipt{}, nil
+	})
+	session := s.connect(nil)
+	model := s.call(session, "refund", `{"order":"A","cents":101,"idempotency_key":"m"}`, "")
+	if !strings.Contains(text(model), "new idempotency_key") {
+		t.Errorf("the model's key: %s", text(model))
+	}
+	if r := s.call(session, "refund", `{"order":"A","cents":100,"idempotency_key":"m"}`, ""); status(r) != "key_reused" {
+		t.Errorf("corrected under the same key: %v", status(r))
+	}
+	if r := s.call(session, "refund", `{"order":"A","cents":101}`, "h"); !strings.Contains(text(r), "set outside of your arguments") {
+		t.Errorf("the harness's key: %s", text(r))
+	}
+	if r := s.call(session, "refund", `{"order":"A","cents":101}`, ""); strings.Contains(text(r), "key") {
+		t.Errorf("no key: %s", text(r))
+	}
+}
+
+func TestCall_R15_UnknownWithoutProtectionIsNotToBeRepeated(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	var end error
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "off"}, &mcpidem.ToolConfig{Policy: &txidem.Policy{Disabled: true}},
+		func(context.Context, pgx.Tx, refund) (receipt, error) { return receipt{}, end })
+	session := s.connect(nil)
+	end = &txidem.OutcomeUnknownError{Err: errors.New("cut")} // as the store says it
+	wantRefusal(t, s.call(session, "off", dear, "k"), "outcome_unknown", false, "Do not repeat it and do not try another way: it might be done twice.")
+	end = txidem.Fail("closed", "the order is closed")
+	if r := s.call(session, "off", dear, "k"); strings.Contains(text(r), "recorded") {
+		t.Errorf("a failure: %s", text(r))
+	}
+}

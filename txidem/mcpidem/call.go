@@ -33,7 +33,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result
 	defer func() {
 		if v := recover(); v != nil {
 			d.adapter.log.ErrorContext(ctx, "mcpidem: a call panicked", "tool", d.name, "panic", v, "stack", string(debug.Stack()))
-			result, err = refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}.result(nil), nil
+			result, err = d.unknown().result(nil), nil
 		}
 	}()
 	scope, err := d.adapter.cfg.Scope(ctx, req)

@@ -58,10 +58,15 @@ func texts(t *testing.T, b *strings.Builder) {
 		origin keyOrigin
 		replay bool
 		key    KeyArgument
+		off    bool
 	}{
 		{label: "running", err: &txidem.InProgressError{ID: out.ID, RetryAfter: 1500 * time.Millisecond}},
 		{label: "the outcome is not known", err: &txidem.OutcomeUnknownError{ID: out.ID, Err: errors.New("cut")}},
 		{label: "a failure", err: txidem.Fail("closed", "the order is closed")},
+		{label: "a failure under the model's key", err: txidem.Fail("closed", "the order is closed"), origin: fromModel},
+		{label: "a failure under the harness's key", err: txidem.Fail("closed", "the order is closed"), origin: fromHarness},
+		{label: "a failure, without protection", err: txidem.Fail("closed", "the order is closed"), origin: fromModel, off: true},
+		{label: "the outcome is not known, without protection", err: &txidem.OutcomeUnknownError{ID: out.ID, Err: errors.New("cut")}, off: true},
 		{label: "a failure, replayed", err: txidem.Fail("closed", "the order is closed"), replay: true},
 		{label: "the handler ended its transaction", err: fmt.Errorf("%w: %w", txidem.ErrHandlerEndedTx, &toolcall.Failure{Code: txidem.CodeHandlerEndedTx, Message: "the handler ended its transaction; it is not known what it did; do not repeat the call"})},
 		{label: "the handler ended its transaction, unrecorded", err: txidem.ErrHandlerEndedTx},
@@ -93,7 +98,7 @@ func texts(t *testing.T, b *strings.Builder) {
 				t.Fatal(err)
 			}
 			a.UseStatusTool(tool)
-			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}}).explain(context.Background(), out, c.origin, c.err)
+			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}, keep: keep{unprotected: c.off}}).explain(context.Background(), out, c.origin, c.err)
 			said := fmt.Sprintf("%s\n%s\n", r.Content[0].(*mcp.TextContent).Text, r.StructuredContent)
 			switch {
 			case tool == "":
