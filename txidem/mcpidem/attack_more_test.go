@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -303,4 +304,26 @@ func TestCall_R15_UnknownWithoutProtectionIsNotToBeRepeated(t *testing.T) {
 	if r := s.call(session, "off", dear, "k"); strings.Contains(text(r), "recorded") {
 		t.Errorf("a failure: %s", text(r))
 	}
+}
+
+func TestAddTool_K02_QuotedNothingIsNoKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeFromToken, nil)
+	session := b.headed(`""`)
+	if r := b.call(session, `{"order":"A","cents":1,"idempotency_key":"model"}`, ""); status(r) != "bad_key" {
+		t.Errorf("got %v %v %s", status(r), r.Meta, text(r))
+	}
+}
+
+func (b *bench) headed(values ...string) *mcp.ClientSession {
+	b.t.Helper()
+	transport := &http.Transport{}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "alice", Version: "1"}, nil).Connect(b.t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: b.serveHTTP(true), HTTPClient: &http.Client{Transport: bearer{"alice", headerTransport{values, transport}}},
+	}, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { session.Close(); transport.CloseIdleConnections() })
+	return session
 }

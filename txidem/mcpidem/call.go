@@ -107,7 +107,9 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		case len(headers) > 1:
 			return bad(statusBadKey, "The request has more than one header Idempotency-Key.")
 		case len(headers) == 1 && headers[0] != "":
-			key, origin = unquote(headers[0]), fromHarness
+			if key, origin = unquote(headers[0]), fromHarness; key == "" {
+				return bad(statusBadKey, "The header Idempotency-Key is an empty string: it must have 1 to 255 characters.")
+			}
 		}
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
