@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/txidem"
@@ -326,4 +327,33 @@ func (b *bench) headed(values ...string) *mcp.ClientSession {
 	}
 	b.t.Cleanup(func() { session.Close(); transport.CloseIdleConnections() })
 	return session
+}
+
+func TestAddToolRaw_R11_HandlerThatWritesIntoTheRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t, mcpidem.ScopeIs("agent"), nil)
+	var got []string
+	mcpidem.AddToolRaw(b.idem, &mcp.Tool{Name: "raw", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil, func(_ context.Context, _ pgx.Tx, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		got = append(got, string(req.Params.Arguments)+req.Params.Meta[mcpidem.MetaKey].(string))
+		req.Params.Arguments[2], req.Params.Meta[mcpidem.MetaKey] = 'x', "y"
+		if len(got) == 1 {
+			return nil, &pgconn.PgError{Code: "40001"}
+		}
+		return &mcp.CallToolResult{}, nil
+	})
+	b.callTool(b.connect(), "raw", `{"a":1}`, "k")
+	if len(got) != 2 || got[0] != got[1] {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAddToolRaw_M05_ForwardedMarksAreNotOurs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "label", InputSchema: rawInput}, nil, func(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Meta: mcp.Meta{mcpidem.MetaReplayed: true, mcpidem.MetaCallID: "upstream"}}, nil
+	})
+	if r := s.call(s.connect(nil), "label", `{"order":"A"}`, "k"); replayed(r) || r.Meta[mcpidem.MetaCallID] == "upstream" {
+		t.Errorf("got %v", r.Meta)
+	}
 }

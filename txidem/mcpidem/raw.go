@@ -41,10 +41,7 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 			if gate != nil {
 				return nil, gate
 			}
-			own, params := *req, *req.Params
-			params.Arguments = args
-			own.Params = &params
-			result, err := h(ctx, tx, &own)
+			result, err := h(ctx, tx, ownRequest(req, args))
 			if err != nil {
 				return nil, err
 			}
@@ -52,6 +49,14 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 		})
 	}
 	def.add()
+}
+
+// ownRequest is the handler's to write into: it may run again in the same call, and a continuation has the request's own arguments.
+func ownRequest(req *mcp.CallToolRequest, args json.RawMessage) *mcp.CallToolRequest {
+	own, params := *req, *req.Params
+	params.Arguments, params.Meta, params.InputResponses = bytes.Clone(args), maps.Clone(params.Meta), maps.Clone(params.InputResponses)
+	own.Params = &params
+	return &own
 }
 
 // unrecorded is the error of a call that rolls back and whose result the client gets all the same: it did not do its work, or
@@ -113,6 +118,9 @@ func recordedResult(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, erro
 	}
 	if result.Meta == nil {
 		result.Meta = make(mcp.Meta)
+	}
+	for _, ours := range [...]string{MetaCallID, MetaReplayed, MetaFinishedAt} { // a handler may hand on another server's result
+		delete(result.Meta, ours)
 	}
 	maps.Copy(result.Meta, metaOf(r))
 	if r.Replayed {
