@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/txidem"
@@ -355,5 +356,20 @@ func TestAddToolRaw_M05_ForwardedMarksAreNotOurs(t *testing.T) {
 	})
 	if r := s.call(s.connect(nil), "label", `{"order":"A"}`, "k"); replayed(r) || r.Meta[mcpidem.MetaCallID] == "upstream" {
 		t.Errorf("got %v", r.Meta)
+	}
+}
+
+func TestCall_M06_TypedNilProtocolErrorDoesNotEndTheServer(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	var none *jsonrpc.Error
+	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "refund"}, func(context.Context, pgx.Tx, refund) (receipt, error) { return receipt{}, none })
+	mcpidem.AddReadTool(s.idem, &mcp.Tool{Name: "read"}, func(context.Context, *mcp.CallToolRequest, refund) (*mcp.CallToolResult, receipt, error) {
+		return nil, receipt{}, none
+	})
+	session := s.connect(nil)
+	wantRefusal(t, s.call(session, "refund", dear, "k"), "tool_fault", false, "Nothing was changed")
+	if r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "read", Arguments: json.RawMessage(dear)}); err != nil || !r.IsError {
+		t.Errorf("got %v, %v", r, err)
 	}
 }

@@ -150,3 +150,11 @@ func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMe
 	}
 	return d.explain(ctx, result, origin, err), nil
 }
+
+// realError names a protocol error that is a nil pointer: nobody may ask it anything, and the SDK would, outside of what recovers.
+func realError(err error) error {
+	if wire, ok := err.(*jsonrpc.Error); ok && wire == nil { //nolint:errorlint // a nil pointer wraps nothing
+		return fmt.Errorf("%w: the handler returned a *jsonrpc.Error that is nil; return nil itself", txidem.ErrAnswer)
+	}
+	return err
+}

@@ -57,7 +57,8 @@ func addPlain[In, Out any](a *Adapter, t *mcp.Tool, c class, h mcp.ToolHandlerFo
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "This tool has a fault. Tell the people who run this tool."}
 			}
 		}()
-		return h(ctx, req, in)
+		result, out, err = h(ctx, req, in)
+		return result, out, realError(err)
 	})
 }
 

@@ -89,6 +89,7 @@ func (d *definition) question(ctx context.Context, args json.RawMessage) (questi
 		}
 	}()
 	question, err = d.cfg.Confirm(ctx, bytes.Clone(args))
+	err = realError(err)
 	if failure := (*toolcall.Failure)(nil); errors.As(err, &failure) {
 		err = errors.New(err.Error())
 	}

@@ -43,7 +43,7 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 			}
 			result, err := h(ctx, tx, ownRequest(req, args))
 			if err != nil {
-				return nil, err
+				return nil, realError(err)
 			}
 			return def.out.keep(result)
 		})

@@ -84,7 +84,7 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 			}
 			out, err := h(ctx, tx, in)
 			if err != nil {
-				return nil, err
+				return nil, realError(err)
 			}
 			return def.out.encode(out)
 		})
@@ -108,7 +108,7 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 			begun = true
 			out, err := do(ctx, in)
 			if err != nil {
-				return nil, err
+				return nil, realError(err)
 			}
 			return def.out.encode(out)
 		}
@@ -123,7 +123,7 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 			}
 			out, found, err := ask(ctx, in)
 			if err != nil || !found {
-				return nil, false, err
+				return nil, false, realError(err)
 			}
 			raw, err := def.out.encode(out)
 			return raw, true, err
