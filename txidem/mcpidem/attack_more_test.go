@@ -373,3 +373,40 @@ func TestCall_M06_TypedNilProtocolErrorDoesNotEndTheServer(t *testing.T) {
 		t.Errorf("got %v, %v", r, err)
 	}
 }
+
+func TestAddTool_M03_AnswerThatNoClientCanReadIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	var depth int
+	deep := func() any {
+		return json.RawMessage(`{"x\"":"[{","a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`)
+	}
+	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "typed"}, func(context.Context, pgx.Tx, refund) (any, error) { return deep(), nil })
+	mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "raw", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil,
+		func(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{StructuredContent: deep()}, nil
+		})
+	session := s.connect(nil)
+	for _, tool := range []string{"typed", "raw"} {
+		depth = 900
+		if r := s.call(session, tool, dear, "deep"); r.IsError {
+			t.Errorf("%s, 900 deep: %s", tool, text(r))
+		}
+		depth = 901
+		wantRefusal(t, s.call(session, tool, dear, "deeper"), "tool_fault", false, "Nothing was changed")
+	}
+}
+
+func TestAddTool_K02_KeyThatTheSchemaRequiresIsReserved(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	tool := &mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"object","required":["idempotency_key"]}`)}
+	if got := panics(t, func() { mcpidem.AddToolRaw(s.idem, tool, nil, nothing) }); !strings.Contains(got, "the argument idempotency_key is reserved") {
+		t.Errorf("got %q", got)
+	}
+	mcpidem.AddToolRaw(s.idem, tool, &mcpidem.ToolConfig{Key: mcpidem.KeyOff}, nothing)
+}
+
+func nothing(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return &mcp.CallToolResult{}, nil
+}

@@ -41,7 +41,8 @@ func inputFor(t *mcp.Tool, key KeyArgument, unprotected bool, in reflect.Type) (
 	if schema.Type != "object" {
 		return nil, fmt.Errorf(`input schema: its type must be "object"`)
 	}
-	if _, taken := schema.Properties[keyArgument]; taken && key != KeyOff {
+	_, taken := schema.Properties[keyArgument]
+	if taken = taken || slices.Contains(schema.Required, keyArgument); taken && key != KeyOff {
 		return nil, fmt.Errorf("the argument %s is reserved; remove it from the input (the adapter adds one of its own, and the handler finds the key in toolcall.FromContext), "+
 			"or set ToolConfig.Key to KeyOff", keyArgument)
 	}
@@ -175,6 +176,8 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
 	case bytes.HasPrefix(raw, []byte(fullForm)): // it would be read as another result
 		return nil, fmt.Errorf("%w: the name %s is reserved", txidem.ErrAnswer, fullForm[1:len(fullForm)-1])
+	case depth(raw) > deepestAnswer:
+		return nil, fmt.Errorf("%w: it is nested more than %d deep, and clients close the connection over that; flatten it", txidem.ErrAnswer, deepestAnswer)
 	case o.resolved == nil:
 		return raw, nil
 	}
@@ -186,6 +189,25 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: it does not fit the tool's output schema: %w", txidem.ErrAnswer, err)
 	}
 	return raw, nil
+}
+
+// deepestAnswer leaves room for what the protocol puts around an answer: the SDK reads no JSON that is nested more than 1000 deep.
+const deepestAnswer = 900
+
+// depth is how deep valid JSON is nested.
+func depth(text []byte) (deepest int) {
+	for i, open := 0, 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = afterString(text, i) - 1
+		case '{', '[':
+			open++
+			deepest = max(deepest, open)
+		case '}', ']':
+			open--
+		}
+	}
+	return deepest
 }
 
 // marshal is json.Marshal without the escapes for HTML.
