@@ -410,3 +410,31 @@ func TestAddTool_K02_KeyThatTheSchemaRequiresIsReserved(t *testing.T) {
 func nothing(context.Context, pgx.Tx, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{}, nil
 }
+
+func TestConfirm_M08_FullFormThatAsksTooIsAFault(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, &mcpidem.Config{Secret: secret}, modern)
+	confirm := "Sure?"
+	var asked []string
+	mcpidem.AddToolRaw(s.idem, &mcp.Tool{Name: "label", InputSchema: rawInput}, &mcpidem.ToolConfig{Confirm: func(context.Context, json.RawMessage) (string, error) { return confirm, nil }},
+		func(_ context.Context, _ pgx.Tx, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if _, ok := req.Params.InputResponses["size"]; ok {
+				return &mcp.CallToolResult{}, nil
+			}
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"size": &mcp.ElicitParams{
+				Mode: "form", Message: "Which size?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`),
+			}}}, nil
+		})
+	session := s.connect(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked = append(asked, req.Params.Message)
+		return &mcp.ElicitResult{Action: "accept"}, nil
+	}})
+	wantRefusal(t, s.call(session, "label", `{"order":"A"}`, "k"), "tool_fault", false, "Nothing was changed")
+	if len(asked) != 1 {
+		t.Errorf("asked %q", asked)
+	}
+	confirm = "" // a call that needs no confirmation may ask
+	if r := s.call(session, "label", `{"order":"B"}`, "k2"); r.IsError || len(asked) != 2 {
+		t.Errorf("got %s; asked %q", text(r), asked)
+	}
+}

@@ -21,7 +21,8 @@ import (
 // A result is committed and recorded whole, with its _meta, and replayed. One with IsError rolls back, is given to the
 // client and not recorded: [txidem.Fail] is for outcomes that are. So is one with InputRequests, with which the client asks a
 // person or its model and calls again: the handler then finds what was said in Params.InputResponses. Take nothing for granted in them: the
-// client made them, and RequestState is whatever the client sends back.
+// client made them, and RequestState is whatever the client sends back. A call that a person has confirmed (ToolConfig.Confirm) cannot
+// have InputRequests of its own: the client's next answer would come without the confirmation.
 type RawHandler func(ctx context.Context, tx pgx.Tx, req *mcp.CallToolRequest) (*mcp.CallToolResult, error)
 
 // AddToolRaw adds a tool with a handler in the full form, for content other than JSON, results with a _meta of their own, and
@@ -45,10 +46,22 @@ func AddToolRaw(a *Adapter, t *mcp.Tool, cfg *ToolConfig, h RawHandler) {
 			if err != nil {
 				return nil, realError(err)
 			}
+			if result != nil && result.InputRequests != nil && def.wasAsked(req) {
+				return nil, errAsksAgain
+			}
 			return def.out.keep(result)
 		})
 	}
 	def.add()
+}
+
+// errAsksAgain is for people: a person would be asked the same again and again.
+var errAsksAgain = fmt.Errorf("%w: InputRequests of a call that was confirmed; ask for everything in front of the call, or do without ToolConfig.Confirm", txidem.ErrAnswer)
+
+// wasAsked reports whether the call comes with a person's word.
+func (d *definition) wasAsked(req *mcp.CallToolRequest) bool {
+	_, asked := req.Params.InputResponses[confirmRequest]
+	return d.cfg.Confirm != nil && asked
 }
 
 // ownRequest is the handler's to write into: it may run again in the same call, and a continuation has the request's own arguments.

@@ -142,7 +142,7 @@ func (d *definition) ofTheCall(err error, r txidem.Result[json.RawMessage], orig
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
 			expired.FinishedAt.UTC().Format(time.RFC3339), d.newIntent(origin))}, true
 	case errors.Is(err, txidem.ErrNotAllowed):
-		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
+		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done now. Do not repeat it."}, true
 	case errors.Is(err, txidem.ErrQuota):
 		return refusal{Status: statusOverQuota, Repeat: true, RetryAfter: 60, Message: "Too many calls of this caller are on record at the moment. Nothing was done. " +
 			"Do not try another way. Wait a minute, then repeat exactly the same call with the same arguments."}, true
