@@ -102,15 +102,11 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 			key, origin = given, fromModel
 		}
 	}
-	if req.Extra != nil {
-		switch headers := req.Extra.Header.Values(HeaderKey); {
-		case len(headers) > 1:
-			return bad(statusBadKey, "The request has more than one header Idempotency-Key.")
-		case len(headers) == 1 && headers[0] != "":
-			if key, origin = unquote(headers[0]), fromHarness; key == "" {
-				return bad(statusBadKey, "The header Idempotency-Key is an empty string: it must have 1 to 255 characters.")
-			}
-		}
+	switch header, given, problem := headerKey(req); {
+	case problem != "":
+		return bad(statusBadKey, problem)
+	case given:
+		key, origin = header, fromHarness
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
 		text, ok := meta.(string)
@@ -123,6 +119,24 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
 	return key, origin, args, nil
+}
+
+// headerKey is the key in the request's header, if there is one. An empty header is none, as a proxy leaves one that it has cleared.
+func headerKey(req *mcp.CallToolRequest) (key string, given bool, problem string) {
+	if req.Extra == nil {
+		return "", false, ""
+	}
+	headers := req.Extra.Header.Values(HeaderKey)
+	switch {
+	case len(headers) > 1:
+		return "", false, "The request has more than one header Idempotency-Key."
+	case len(headers) == 0 || headers[0] == "":
+		return "", false, ""
+	}
+	if key = unquote(headers[0]); key == "" { // it would take the model's key away, and put none in its place
+		return "", false, "The header Idempotency-Key is an empty string: it must have 1 to 255 characters."
+	}
+	return key, true, ""
 }
 
 // unquote reads a key that is written as a string of a structured field, as the draft for the header wants it: "abc" and
