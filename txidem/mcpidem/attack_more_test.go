@@ -245,7 +245,7 @@ func TestAddLeasedTool_R15_ErrorWithoutProtectionIsNotCalledUndone(t *testing.T)
 		t.Errorf("bad arguments: %v %s", status(r), text(r))
 	}
 	p.err = txidem.Fail("no_funds", "the account is empty")
-	if r := b.callTool(b.connect(), "charge", one, "k"); status(r) != "failed" {
+	if r := b.callTool(b.connect(), "charge", one, "k"); status(r) != "failed" || !strings.Contains(text(r), "Correct the arguments") {
 		t.Errorf("a failure: %v %s", status(r), text(r))
 	}
 }
@@ -361,14 +361,17 @@ func TestAddToolRaw_M05_ForwardedMarksAreNotOurs(t *testing.T) {
 
 func TestCall_M06_TypedNilProtocolErrorDoesNotEndTheServer(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, nil)
+	s := newShop(t, &mcpidem.Config{Secret: secret})
 	var none *jsonrpc.Error
 	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "refund"}, func(context.Context, pgx.Tx, refund) (receipt, error) { return receipt{}, none })
 	mcpidem.AddReadTool(s.idem, &mcp.Tool{Name: "read"}, func(context.Context, *mcp.CallToolRequest, refund) (*mcp.CallToolResult, receipt, error) {
 		return nil, receipt{}, none
 	})
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "asks"}, &mcpidem.ToolConfig{Confirm: func(context.Context, json.RawMessage) (string, error) { return "", none }}, guarded)
 	session := s.connect(nil)
-	wantRefusal(t, s.call(session, "refund", dear, "k"), "tool_fault", false, "Nothing was changed")
+	for _, tool := range []string{"refund", "asks"} {
+		wantRefusal(t, s.call(session, tool, dear, "k"), "tool_fault", false, "Nothing was changed")
+	}
 	if r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "read", Arguments: json.RawMessage(dear)}); err != nil || !r.IsError {
 		t.Errorf("got %v, %v", r, err)
 	}
