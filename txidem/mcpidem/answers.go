@@ -1,6 +1,7 @@
 package mcpidem
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -22,7 +23,10 @@ const (
 )
 
 // keyArgumentText is the description of the reserved argument.
-func keyArgumentText(key KeyArgument) string {
+func keyArgumentText(key KeyArgument, unprotected bool) string {
+	if unprotected {
+		return "It does not make repeating this call safe at the moment."
+	}
 	const rest = "repeating this call safe: choose a new one, such as a UUID, for each new intent, and give the same one each time you repeat the call for the same intent."
 	if key == KeyRequired {
 		return "Key that makes " + rest + " Always give one."
@@ -37,6 +41,10 @@ func describe(description string, cfg *ToolConfig, keep keep) string {
 	if b.Len() > 0 {
 		b.WriteString("\n\n")
 	}
+	if keep.unprotected {
+		b.WriteString("Repeating a call is not safe at the moment: each call is done again.")
+		return b.String() + confirmText(cfg)
+	}
 	b.WriteString("Repeating a call is safe: the same call is done once, and its repetition gets the same answer. Calls are the same ")
 	switch cfg.Key {
 	case KeyOff:
@@ -47,14 +55,29 @@ func describe(description string, cfg *ToolConfig, keep keep) string {
 		fmt.Fprintf(&b, "for %s when their idempotency_key is the same, or for %s when they have none and their arguments are the same. "+
 			"To do the same thing once more on purpose, give a new idempotency_key.", span(keep.retention), span(keep.window))
 	}
-	if cfg.Confirm != nil {
-		b.WriteString(" A person may be asked to confirm the call before it is done.")
+	if keep.forGood {
+		b.WriteString(" When that time is over, the same call is refused and never done again.")
 	}
-	return b.String()
+	return b.String() + confirmText(cfg)
+}
+
+func confirmText(cfg *ToolConfig) string {
+	if cfg.Confirm == nil {
+		return ""
+	}
+	return " A person may be asked to confirm the call before it is done."
+}
+
+// answer makes a result of what is recorded, in whichever form the handler of the time was.
+func answer(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+	if bytes.HasPrefix(r.Raw, []byte(fullForm)) {
+		return recordedResult(r)
+	}
+	return succeeded(r), nil
 }
 
 // succeeded makes a new result each time: the SDK writes into it.
-func succeeded(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
+func succeeded(r txidem.Result[json.RawMessage]) *mcp.CallToolResult {
 	result := &mcp.CallToolResult{
 		Meta:              metaOf(r),
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.Raw)}},
@@ -67,7 +90,7 @@ func succeeded(r txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error) {
 	if r.Replayed {
 		result.Content = append(result.Content, replayedNote(r))
 	}
-	return result, nil
+	return result
 }
 
 // replayedNote stands behind the answer that an earlier call was given.

@@ -33,7 +33,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result
 	defer func() {
 		if v := recover(); v != nil {
 			d.adapter.log.ErrorContext(ctx, "mcpidem: a call panicked", "tool", d.name, "panic", v, "stack", string(debug.Stack()))
-			result, err = refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}.result(nil), nil
+			result, err = d.unknown().result(nil), nil
 		}
 	}()
 	scope, err := d.adapter.cfg.Scope(ctx, req)
@@ -49,7 +49,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result
 	call := txidem.Request{Scope: scope, Tool: d.name, Key: key, Args: args, Rules: d.rules, Policy: d.cfg.Policy}
 	out, err := d.handle(ctx, req, call, d.gate(ctx, req, call))
 	if err == nil {
-		result, err = d.render(out)
+		result, err = answer(out)
 	}
 	if err != nil {
 		return d.failed(ctx, out, origin, err)
@@ -102,13 +102,11 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 			key, origin = given, fromModel
 		}
 	}
-	if req.Extra != nil {
-		switch headers := req.Extra.Header.Values(HeaderKey); {
-		case len(headers) > 1:
-			return bad(statusBadKey, "The request has more than one header Idempotency-Key.")
-		case len(headers) == 1 && headers[0] != "":
-			key, origin = unquote(headers[0]), fromHarness
-		}
+	switch header, given, problem := headerKey(req); {
+	case problem != "":
+		return bad(statusBadKey, problem)
+	case given:
+		key, origin = header, fromHarness
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
 		text, ok := meta.(string)
@@ -121,6 +119,24 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
 	return key, origin, args, nil
+}
+
+// headerKey is the key in the request's header, if there is one. An empty header is none, as a proxy leaves one that it has cleared.
+func headerKey(req *mcp.CallToolRequest) (key string, given bool, problem string) {
+	if req.Extra == nil {
+		return "", false, ""
+	}
+	headers := req.Extra.Header.Values(HeaderKey)
+	switch {
+	case len(headers) > 1:
+		return "", false, "The request has more than one header Idempotency-Key."
+	case len(headers) == 0 || headers[0] == "":
+		return "", false, ""
+	}
+	if key = unquote(headers[0]); key == "" { // it would take the model's key away, and put none in its place
+		return "", false, "The header Idempotency-Key is an empty string: it must have 1 to 255 characters."
+	}
+	return key, true, ""
 }
 
 // unquote reads a key that is written as a string of a structured field, as the draft for the header wants it: "abc" and
@@ -147,4 +163,12 @@ func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMe
 		return nil, err // nobody is left to read a result
 	}
 	return d.explain(ctx, result, origin, err), nil
+}
+
+// realError names a protocol error that is a nil pointer: nobody may ask it anything, and the SDK would, outside of what recovers.
+func realError(err error) error {
+	if wire, ok := err.(*jsonrpc.Error); ok && wire == nil { //nolint:errorlint // a nil pointer wraps nothing
+		return fmt.Errorf("%w: the handler returned a *jsonrpc.Error that is nil; return nil itself", txidem.ErrAnswer)
+	}
+	return err
 }

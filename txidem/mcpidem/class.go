@@ -42,7 +42,9 @@ func addPlain[In, Out any](a *Adapter, t *mcp.Tool, c class, h mcp.ToolHandlerFo
 	}
 	published := *t
 	var err error
-	if published.Annotations, err = annotate(t.Annotations, c, c == classIdempotent); err == nil {
+	if h == nil {
+		err = errNoHandler
+	} else if published.Annotations, err = annotate(t.Annotations, c, c == classIdempotent); err == nil {
 		err = a.add(t.Name, c)
 	}
 	if err != nil {
@@ -55,11 +57,15 @@ func addPlain[In, Out any](a *Adapter, t *mcp.Tool, c class, h mcp.ToolHandlerFo
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "This tool has a fault. Tell the people who run this tool."}
 			}
 		}()
-		return h(ctx, req, in)
+		result, out, err = h(ctx, req, in)
+		return result, out, realError(err)
 	})
 }
 
-var errNoName = errors.New("mcpidem: a tool needs a name")
+var (
+	errNoName    = errors.New("mcpidem: a tool needs a name")
+	errNoHandler = errors.New("it has no handler; give the function that does its work")
+)
 
 // annotate returns the annotations that are true of the class, with what the author said beside. A hint of the author's that is
 // not true is an error: clients repeat calls on the strength of it.

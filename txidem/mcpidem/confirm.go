@@ -1,6 +1,7 @@
 package mcpidem
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -9,11 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -60,7 +63,7 @@ func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call tx
 	if err != nil {
 		return err // said behind the claim, for a replay comes first
 	}
-	question, err := d.cfg.Confirm(ctx, args)
+	question, err := d.question(ctx, args)
 	if err != nil || question == "" {
 		return err
 	}
@@ -75,6 +78,22 @@ func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call tx
 	default:
 		return errDismissed
 	}
+}
+
+// question is what Confirm says. Whatever goes wrong in it is said behind the claim, like its errors: a call that is done must find
+// its answer. A failure made by txidem.Fail is an error like others here, for it would be recorded as the call's.
+func (d *definition) question(ctx context.Context, args json.RawMessage) (question string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &txidem.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	question, err = d.cfg.Confirm(ctx, bytes.Clone(args))
+	err = realError(err)
+	if failure := (*toolcall.Failure)(nil); errors.As(err, &failure) {
+		err = errors.New(err.Error())
+	}
+	return question, err
 }
 
 var (
@@ -111,7 +130,7 @@ func (d *definition) state(call txidem.Request, until time.Time) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errArguments, err)
 	}
-	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
+	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.UnixNano()))
 	mac := hmac.New(sha256.New, d.adapter.cfg.Secret)
 	for _, part := range [...]string{"mcpidem confirmation 1", string(expiry), call.Scope, call.Tool, call.Key, string(canonical)} {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
@@ -126,7 +145,7 @@ func (d *definition) isConfirmed(call txidem.Request, state string) bool {
 	if err != nil || len(raw) != 8+sha256.Size {
 		return false
 	}
-	until := time.Unix(int64(binary.BigEndian.Uint64(raw)), 0)
+	until := time.Unix(0, int64(binary.BigEndian.Uint64(raw)))
 	want, err := d.state(call, until)
 	return err == nil && hmac.Equal([]byte(want), []byte(state)) && d.adapter.now().Before(until)
 }

@@ -70,7 +70,10 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 	if r.ID.IsZero() {
 		meta, id = nil, ""
 	}
-	said, ok := ofTheCall(err, r.Replayed, d.newIntent(origin))
+	said, ok := ofThePerson(err)
+	if !ok {
+		said, ok = d.ofTheCall(err, r, origin)
+	}
 	if !ok {
 		said, ok = ofTheServer(err)
 		attrs := []any{"tool", d.name, "call", id, "error", err}
@@ -83,7 +86,10 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 		said = refusal{Status: statusNotDone, Repeat: true, Message: err.Error() +
 			" (Nothing was changed by this call and nothing is recorded: it may be repeated with the same arguments.)"}
 	}
-	if said.CallID = id; id != "" {
+	if said.Status == statusUnknown {
+		said = d.unknown()
+	}
+	if said.CallID = id; id != "" && !d.keep.unprotected {
 		said.pointTo(d.adapter.status())
 	}
 	return said.result(meta)
@@ -110,8 +116,9 @@ func (r *refusal) pointTo(tool string) {
 	r.StatusTool = tool
 }
 
-// ofTheCall explains what the caller or the request brought about. anew says how to mean something new.
-func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
+// ofTheCall explains what the caller or the request brought about. What a handler heard of another call, which it made itself, is
+// not this one's.
+func (d *definition) ofTheCall(err error, r txidem.Result[json.RawMessage], origin keyOrigin) (refusal, bool) {
 	var failure *toolcall.Failure
 	var running *txidem.InProgressError
 	var reused *txidem.KeyReusedError
@@ -120,29 +127,22 @@ func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 	case errors.Is(err, txidem.ErrBlocked), errors.Is(err, txidem.ErrOutcomeUnknown): // whatever they wrap
 		return refusal{}, false
 	case errors.As(err, &failure) && failure != nil && !errors.Is(err, txidem.ErrHandlerEndedTx):
-		return failed(failure, replayed), true
-	case errors.As(err, &running):
+		return d.failure(failure, r.Replayed, origin), true
+	case errors.As(err, &running) && running.ID == r.ID:
 		seconds := int(math.Ceil(running.RetryAfter.Seconds()))
 		return refusal{Status: statusInProgress, RetryAfter: seconds, Repeat: true, Message: fmt.Sprintf(
 			"This call is already running and has not ended yet. Do not change it and do not try another way. "+
 				"Wait %s, then repeat exactly the same call with the same arguments: you will get its answer, and it will not be done twice.",
 			count(int64(seconds), "second"))}, true
-	case errors.As(err, &reused):
+	case errors.As(err, &reused) && reused.ID == r.ID:
 		return refusal{Status: statusKeyReused, Paths: reused.Paths, Message: differing(reused.Paths) +
-			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + anew}, true
-	case errors.As(err, &expired):
+			" Nothing was done. If you mean the earlier call, repeat it with its own arguments. " + d.newIntent(origin)}, true
+	case errors.As(err, &expired) && expired.ID == r.ID:
 		return refusal{Status: statusExpired, Message: fmt.Sprintf(
 			"This call was done at %s and its answer is no longer kept. It was not done again. Do not repeat it; look up what it did. %s",
-			expired.FinishedAt.UTC().Format(time.RFC3339), anew)}, true
-	case errors.Is(err, errDeclined):
-		return refusal{Status: statusDeclined, Message: "The person who was asked said no. Nothing was done. Do not repeat this call and do not try another way; ask what to do instead."}, true
-	case errors.Is(err, errDismissed):
-		return refusal{Status: statusUnconfirmed, Message: "The person who was asked did not decide. Nothing was done. Do not try another way; ask whether you should repeat this call."}, true
-	case errors.Is(err, errCannotAsk):
-		return refusal{Status: statusUnconfirmed, Message: "A person has to confirm this call, and the program that calls this tool cannot ask one: it does not support elicitation. " +
-			"Nothing was done. Do not repeat it and do not try another way; tell the person what you wanted to do."}, true
+			expired.FinishedAt.UTC().Format(time.RFC3339), d.newIntent(origin))}, true
 	case errors.Is(err, txidem.ErrNotAllowed):
-		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done. Do not repeat it."}, true
+		return refusal{Status: statusNotAllowed, Message: "You may not see the answer of this call. Nothing was done now. Do not repeat it."}, true
 	case errors.Is(err, txidem.ErrQuota):
 		return refusal{Status: statusOverQuota, Repeat: true, RetryAfter: 60, Message: "Too many calls of this caller are on record at the moment. Nothing was done. " +
 			"Do not try another way. Wait a minute, then repeat exactly the same call with the same arguments."}, true
@@ -156,14 +156,45 @@ func ofTheCall(err error, replayed bool, anew string) (refusal, bool) {
 	return refusal{}, false
 }
 
-func failed(failure *toolcall.Failure, replayed bool) refusal {
+// ofThePerson explains why nobody has confirmed the call. That nothing was done is true of this call; an earlier attempt at an
+// effect elsewhere may have been cut off.
+func ofThePerson(err error) (refusal, bool) {
+	done := "Nothing was done."
+	if errors.Is(err, txidem.ErrBlocked) || errors.Is(err, txidem.ErrOutcomeUnknown) {
+		done = "Nothing was done now, but an earlier attempt of this call was cut off, and it is not known whether it had its effect."
+	}
+	switch {
+	case errors.Is(err, errDeclined):
+		return refusal{Status: statusDeclined, Message: "The person who was asked said no. " + done + " Do not repeat this call and do not try another way; ask what to do instead."}, true
+	case errors.Is(err, errDismissed):
+		return refusal{Status: statusUnconfirmed, Message: "The person who was asked did not decide. " + done + " Do not try another way; ask whether you should repeat this call."}, true
+	case errors.Is(err, errCannotAsk):
+		return refusal{Status: statusUnconfirmed, Message: "A person has to confirm this call, and the program that calls this tool cannot ask one: it does not support elicitation. " +
+			done + " Do not repeat it and do not try another way; tell the person what you wanted to do."}, true
+	}
+	return refusal{}, false
+}
+
+// failure tells of an outcome that the handler wants kept. It holds the key, so corrected arguments need another one.
+func (d *definition) failure(failure *toolcall.Failure, replayed bool, origin keyOrigin) refusal {
 	said := refusal{Status: statusFailed, Code: failure.Code, Message: failure.Error()}
+	correct := "Nothing was changed. Correct the arguments before you call again"
+	switch {
+	case origin == fromModel && !d.keep.unprotected:
+		correct += ", and give a new idempotency_key with them."
+	case origin == fromHarness && !d.keep.unprotected:
+		correct += "; the program that calls this tool must choose a new idempotency key for them: it was set outside of your arguments."
+	default:
+		correct += "."
+	}
 	switch {
 	case failure.Code == txidem.CodeHandlerEndedTx: // its text says all there is
+	case d.keep.unprotected:
+		said.Message += " (" + correct + ")"
 	case replayed:
-		said.Message += " (Recorded outcome of an earlier identical call; it was not tried again. Nothing was changed. Correct the arguments before you call again.)"
+		said.Message += " (Recorded outcome of an earlier identical call; it was not tried again. " + correct + ")"
 	default:
-		said.Message += " (This outcome is recorded: the same call fails in the same way. Nothing was changed. Correct the arguments before you call again.)"
+		said.Message += " (This outcome is recorded: the same call fails in the same way. " + correct + ")"
 	}
 	return said
 }
@@ -175,8 +206,19 @@ func differing(paths []string) string {
 	return fmt.Sprintf("This idempotency_key was used before, for other arguments: %s differ.", strings.Join(paths, ", "))
 }
 
+// unknown tells of a call that may have been done or not.
+func (d *definition) unknown() refusal {
+	if d.keep.unprotected {
+		return refusal{Status: statusUnknown, Message: unknownBareText}
+	}
+	return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}
+}
+
 const unknownText = "It is not known whether this call was done. Do not try another way. " +
 	"Repeat exactly the same call with the same arguments: if it was done you will get its answer, and it will not be done twice."
+
+// unknownBareText is for calls that run without protection: nothing is recorded, and a repeated one would be done again.
+const unknownBareText = "It is not known whether this call was done. Do not repeat it and do not try another way: it might be done twice. Look up what it did, or tell the people who run this tool."
 
 const noCallerText = "This server cannot tell who is calling, so it did nothing. Do not repeat the call; the people who run this server have to set up who may call it."
 
@@ -191,13 +233,13 @@ func ofTheServer(err error) (refusal, bool) {
 		return refusal{Status: statusBlocked, Message: "This call was cut off, and it is not known whether it had its effect. It will not be done again by itself. " +
 			"Do not repeat it and do not try another way; tell the people who run this tool."}, true
 	case errors.Is(err, txidem.ErrOutcomeUnknown):
-		return refusal{Status: statusUnknown, Repeat: true, RetryAfter: 1, Message: unknownText}, true
+		return refusal{Status: statusUnknown}, true
 	case errors.Is(err, txidem.ErrHandlerEndedTx):
 		return refusal{Status: statusFault, Message: "This tool has a fault, and it is not known what it did. Do not repeat the call; tell the people who run this tool."}, true
 	case errors.Is(err, txidem.ErrUnavailable), errors.As(err, &fromDatabase) && passes(fromDatabase.Code):
 		return refusal{Status: statusUnavailable, Repeat: true, RetryAfter: 5, Message: "The database of this tool cannot be used at the moment. Nothing was changed by this call. " +
 			"Wait 5 seconds, then repeat exactly the same call with the same arguments."}, true
-	case errors.Is(err, txidem.ErrCodec), errors.Is(err, txidem.ErrRecord):
+	case errors.Is(err, txidem.ErrCodec), errors.Is(err, txidem.ErrRecord), errors.Is(err, txidem.ErrOtherWay):
 		return refusal{Status: statusFault, Message: "This tool has a fault: the answer of this call cannot be read or written. Nothing was changed by this call now; " +
 			"it may have been done earlier. Do not repeat it; tell the people who run this tool."}, true
 	case fromDatabase != nil, !txidem.Retryable(err):

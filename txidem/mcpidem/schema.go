@@ -30,7 +30,7 @@ type input struct {
 }
 
 // inputFor is for the given type, or, where that is nil, for the tool's schema alone.
-func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
+func inputFor(t *mcp.Tool, key KeyArgument, unprotected bool, in reflect.Type) (*input, error) {
 	schema, err := schemaFor(t.InputSchema, in)
 	if err != nil {
 		return nil, fmt.Errorf("input schema: %w", err)
@@ -41,7 +41,8 @@ func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
 	if schema.Type != "object" {
 		return nil, fmt.Errorf(`input schema: its type must be "object"`)
 	}
-	if _, taken := schema.Properties[keyArgument]; taken && key != KeyOff {
+	_, taken := schema.Properties[keyArgument]
+	if taken = taken || slices.Contains(schema.Required, keyArgument); taken && key != KeyOff {
 		return nil, fmt.Errorf("the argument %s is reserved; remove it from the input (the adapter adds one of its own, and the handler finds the key in toolcall.FromContext), "+
 			"or set ToolConfig.Key to KeyOff", keyArgument)
 	}
@@ -55,14 +56,14 @@ func inputFor(t *mcp.Tool, key KeyArgument, in reflect.Type) (*input, error) {
 	}
 	return &input{
 		resolved:  resolved,
-		published: withKeyArgument(schema, key),
+		published: withKeyArgument(schema, key, unprotected),
 		defaults:  bytes.Contains(text, []byte(`"default":`)),
 	}, nil
 }
 
 // withKeyArgument returns the schema that clients see. The given one stays as it is. Also where a key is required, the
 // argument is not: the harness may have given one elsewhere, and a client that checks arguments must let that pass.
-func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Schema {
+func withKeyArgument(schema *jsonschema.Schema, key KeyArgument, unprotected bool) *jsonschema.Schema {
 	if key == KeyOff {
 		return schema
 	}
@@ -72,7 +73,7 @@ func withKeyArgument(schema *jsonschema.Schema, key KeyArgument) *jsonschema.Sch
 	}
 	shortest, longest := 1, 255
 	published.Properties[keyArgument] = &jsonschema.Schema{
-		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText(key),
+		Type: "string", MinLength: &shortest, MaxLength: &longest, Description: keyArgumentText(key, unprotected),
 	}
 	if len(published.PropertyOrder) > 0 {
 		published.PropertyOrder = append(slices.Clone(published.PropertyOrder), keyArgument)
@@ -170,10 +171,14 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 		out = reflect.MakeMap(v.Type()).Interface()
 	}
 	raw, err := marshal(out)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
-	}
-	if o.resolved == nil {
+	case bytes.HasPrefix(raw, []byte(fullForm)): // it would be read as another result
+		return nil, fmt.Errorf("%w: the name %s is reserved", txidem.ErrAnswer, fullForm[1:len(fullForm)-1])
+	case depth(raw) > deepestAnswer:
+		return nil, fmt.Errorf("%w: it is nested more than %d deep, and clients close the connection over that; flatten it", txidem.ErrAnswer, deepestAnswer)
+	case o.resolved == nil:
 		return raw, nil
 	}
 	var value any
@@ -184,6 +189,25 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: it does not fit the tool's output schema: %w", txidem.ErrAnswer, err)
 	}
 	return raw, nil
+}
+
+// deepestAnswer leaves room for what the protocol puts around an answer: the SDK reads no JSON that is nested more than 1000 deep.
+const deepestAnswer = 900
+
+// depth is how deep valid JSON is nested.
+func depth(text []byte) (deepest int) {
+	for i, open := 0, 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = afterString(text, i) - 1
+		case '{', '[':
+			open++
+			deepest = max(deepest, open)
+		case '}', ']':
+			open--
+		}
+	}
+	return deepest
 }
 
 // marshal is json.Marshal without the escapes for HTML.

@@ -58,10 +58,15 @@ func texts(t *testing.T, b *strings.Builder) {
 		origin keyOrigin
 		replay bool
 		key    KeyArgument
+		off    bool
 	}{
 		{label: "running", err: &txidem.InProgressError{ID: out.ID, RetryAfter: 1500 * time.Millisecond}},
 		{label: "the outcome is not known", err: &txidem.OutcomeUnknownError{ID: out.ID, Err: errors.New("cut")}},
 		{label: "a failure", err: txidem.Fail("closed", "the order is closed")},
+		{label: "a failure under the model's key", err: txidem.Fail("closed", "the order is closed"), origin: fromModel},
+		{label: "a failure under the harness's key", err: txidem.Fail("closed", "the order is closed"), origin: fromHarness},
+		{label: "a failure, without protection", err: txidem.Fail("closed", "the order is closed"), origin: fromModel, off: true},
+		{label: "the outcome is not known, without protection", err: &txidem.OutcomeUnknownError{ID: out.ID, Err: errors.New("cut")}, off: true},
 		{label: "a failure, replayed", err: txidem.Fail("closed", "the order is closed"), replay: true},
 		{label: "the handler ended its transaction", err: fmt.Errorf("%w: %w", txidem.ErrHandlerEndedTx, &toolcall.Failure{Code: txidem.CodeHandlerEndedTx, Message: "the handler ended its transaction; it is not known what it did; do not repeat the call"})},
 		{label: "the handler ended its transaction, unrecorded", err: txidem.ErrHandlerEndedTx},
@@ -93,7 +98,7 @@ func texts(t *testing.T, b *strings.Builder) {
 				t.Fatal(err)
 			}
 			a.UseStatusTool(tool)
-			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}}).explain(context.Background(), out, c.origin, c.err)
+			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}, keep: keep{unprotected: c.off}}).explain(context.Background(), out, c.origin, c.err)
 			said := fmt.Sprintf("%s\n%s\n", r.Content[0].(*mcp.TextContent).Text, r.StructuredContent)
 			switch {
 			case tool == "":
@@ -114,10 +119,12 @@ func descriptions(b *strings.Builder) {
 		if key == KeyOff {
 			cfg.Confirm = ConfirmArgs(func(context.Context, any) (string, error) { return "", nil })
 		}
-		fmt.Fprintf(b, "## description, key %s\n%s\n", key, describe("Refund an order.", cfg, keep{10 * time.Minute, 24 * time.Hour}))
+		fmt.Fprintf(b, "## description, key %s\n%s\n", key, describe("Refund an order.", cfg, keep{window: 10 * time.Minute, retention: 24 * time.Hour}))
 		if key != KeyOff {
-			fmt.Fprintf(b, "%s: %s\n", keyArgument, keyArgumentText(key))
+			fmt.Fprintf(b, "%s: %s\n", keyArgument, keyArgumentText(key, false))
 		}
 		b.WriteString("\n")
 	}
+	fmt.Fprintf(b, "## description, refused for good\n%s\n\n", describe("Refund an order.", &ToolConfig{}, keep{window: time.Hour, retention: 24 * time.Hour, forGood: true}))
+	fmt.Fprintf(b, "## description, without protection\n%s\n%s: %s\n", describe("Refund an order.", &ToolConfig{}, keep{unprotected: true}), keyArgument, keyArgumentText(KeyOptional, true))
 }

@@ -3,6 +3,7 @@ package mcpidem
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -73,7 +75,7 @@ func AddToolWith[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(c
 
 // guarded is a tool that runs in a transaction.
 func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx context.Context, tx pgx.Tx, in In) (Out, error)) *definition {
-	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), h != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
 		return txidem.Run(ctx, a.store, call, func(ctx context.Context, tx pgx.Tx) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
@@ -82,7 +84,7 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 			}
 			out, err := h(ctx, tx, in)
 			if err != nil {
-				return nil, err
+				return nil, realError(err)
 			}
 			return def.out.encode(out)
 		})
@@ -95,36 +97,48 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 // (toolcall.FromContext, DownstreamKey); ask may be nil. Arguments that do not fit are refused before do; a result that
 // does not fit is found out behind the effect, and blocks the call like an attempt that was cut off. Else as [AddToolWith].
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
-	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), do != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		begun := false
 		does := func(ctx context.Context) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
 			if err != nil {
 				return nil, txidem.NotDone(err)
 			}
+			begun = true
 			out, err := do(ctx, in)
 			if err != nil {
-				return nil, err
+				return nil, realError(err)
 			}
 			return def.out.encode(out)
 		}
 		if ask == nil {
-			return txidem.RunLeased(ctx, a.store, call, does, nil)
+			result, err := txidem.RunLeased(ctx, a.store, call, does, nil)
+			return result, def.leftOpen(err, begun)
 		}
-		return txidem.RunLeased(ctx, a.store, call, does, func(ctx context.Context) (json.RawMessage, bool, error) {
+		result, err := txidem.RunLeased(ctx, a.store, call, does, func(ctx context.Context) (json.RawMessage, bool, error) {
 			in, err := arguments[In](def, call, nil)
 			if err != nil {
 				return nil, false, err
 			}
 			out, found, err := ask(ctx, in)
 			if err != nil || !found {
-				return nil, false, err
+				return nil, false, realError(err)
 			}
 			raw, err := def.out.encode(out)
 			return raw, true, err
 		})
+		return result, def.leftOpen(err, begun)
 	}
 	def.add()
+}
+
+// leftOpen names an error behind which it is open whether the effect happened, where Policy.Disabled leaves nobody else to say it.
+func (d *definition) leftOpen(err error, begun bool) error {
+	if failure := (*toolcall.Failure)(nil); err == nil || !begun || !d.keep.unprotected || errors.As(err, &failure) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", txidem.ErrBlocked, err)
 }
 
 // arguments reads what the handler gets, if it may run. Bad arguments are told before what the gate has to say.
@@ -148,14 +162,17 @@ type definition struct {
 	published     *mcp.Tool // what clients see
 
 	handle handler
-	render func(txidem.Result[json.RawMessage]) (*mcp.CallToolResult, error)
 }
 
 // keep is how long calls are remembered, as the description tells it.
-type keep struct{ window, retention time.Duration }
+type keep struct {
+	window, retention time.Duration
+	forGood           bool // Policy.OnExpired is Refuse
+	unprotected       bool // Policy.Disabled: not at all
+}
 
 // mustDefine panics on a tool that cannot be added, as the SDK does.
-func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) *definition {
+func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type, handled bool) *definition {
 	if cfg == nil {
 		cfg = &ToolConfig{}
 	}
@@ -163,6 +180,9 @@ func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) 
 		panic(errNoName)
 	}
 	def, err := define(a, t, cfg, in, out)
+	if !handled { // found out by a call, it would block that for good where the effect is elsewhere
+		err = errNoHandler
+	}
 	if err == nil {
 		err = a.add(t.Name, classGuarded)
 	}
@@ -183,8 +203,8 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 		return nil, err
 	}
 	def := &definition{
-		adapter: a, name: t.Name, cfg: *cfg, render: succeeded,
-		keep: keep{policy.Window, policy.Retention}, confirmWithin: toConfirm(policy, cfg.Key),
+		adapter: a, name: t.Name, cfg: *cfg,
+		keep: keep{policy.Window, policy.Retention, policy.OnExpired == txidem.Refuse, policy.Disabled}, confirmWithin: toConfirm(policy, cfg.Key),
 	}
 	if cfg.Confirm != nil && len(a.cfg.Secret) == 0 {
 		return nil, fmt.Errorf("a tool that asks for confirmation needs Config.Secret: %d random bytes, the same on all servers", shortestSecret)
@@ -195,7 +215,7 @@ func define(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type) (*de
 	if def.rules, err = txidem.NewRules(def.cfg.Rules); err != nil {
 		return nil, err
 	}
-	if def.in, err = inputFor(t, cfg.Key, in); err != nil {
+	if def.in, err = inputFor(t, cfg.Key, policy.Disabled, in); err != nil {
 		return nil, err
 	}
 	if def.out, err = outputFor(t, out); err != nil {
