@@ -22,7 +22,9 @@ import (
 
 // ConfirmFunc says what a person is asked before a call is made: nothing (""), if this call needs no confirmation, or one
 // question, such as "Refund 1,050.00 EUR for order A-1?". It is called outside of any transaction, before the call is
-// claimed, with arguments that fit the input schema. An error refuses the call; nothing is recorded.
+// claimed, with arguments that fit the input schema, and again when the answer comes: a "yes" is one to this very question, and
+// when the function says another by then, that one is asked. So leave out of it what changes by itself, such as the
+// time. An error refuses the call; nothing is recorded.
 type ConfirmFunc func(ctx context.Context, args json.RawMessage) (question string, err error)
 
 // ConfirmArgs makes a ConfirmFunc of one that takes the input type of the tool.
@@ -69,7 +71,7 @@ func (d *definition) gate(ctx context.Context, req *mcp.CallToolRequest, call tx
 	}
 	said, answered := req.Params.InputResponses[confirmRequest].(*mcp.ElicitResult)
 	switch {
-	case !answered || said == nil || !d.isConfirmed(call, req.Params.RequestState):
+	case !answered || said == nil || !d.isConfirmed(call, question, req.Params.RequestState):
 		return d.ask(req, call, question)
 	case said.Action == "accept":
 		return nil
@@ -108,7 +110,7 @@ func (d *definition) ask(req *mcp.CallToolRequest, call txidem.Request, question
 	if !canAsk(req.ClientCapabilities()) {
 		return errCannotAsk
 	}
-	state, err := d.state(call, d.adapter.now().Add(d.confirmWithin))
+	state, err := d.state(call, question, d.adapter.now().Add(d.confirmWithin))
 	if err != nil {
 		return err
 	}
@@ -124,28 +126,28 @@ func canAsk(c *mcp.ClientCapabilities) bool {
 }
 
 // state is what the client sends back with the person's word: until when that is good, and a signature that binds it to caller,
-// tool, key and arguments.
-func (d *definition) state(call txidem.Request, until time.Time) (string, error) {
+// tool, key, arguments and question.
+func (d *definition) state(call txidem.Request, question string, until time.Time) (string, error) {
 	canonical, err := canonjson.Canonical(canonjson.Version, call.Args, nil)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errArguments, err)
 	}
 	expiry := binary.BigEndian.AppendUint64(nil, uint64(until.UnixNano()))
 	mac := hmac.New(sha256.New, d.adapter.cfg.Secret)
-	for _, part := range [...]string{"mcpidem confirmation 1", string(expiry), call.Scope, call.Tool, call.Key, string(canonical)} {
+	for _, part := range [...]string{"mcpidem confirmation 1", string(expiry), call.Scope, call.Tool, call.Key, string(canonical), question} {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		mac.Write([]byte(part))
 	}
 	return base64.RawURLEncoding.EncodeToString(append(expiry, mac.Sum(nil)...)), nil
 }
 
-// isConfirmed reports whether the state was made for this very call and is still good.
-func (d *definition) isConfirmed(call txidem.Request, state string) bool {
+// isConfirmed reports whether the state was made for this very call and question, and is still good.
+func (d *definition) isConfirmed(call txidem.Request, question, state string) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil || len(raw) != 8+sha256.Size {
 		return false
 	}
 	until := time.Unix(0, int64(binary.BigEndian.Uint64(raw)))
-	want, err := d.state(call, until)
+	want, err := d.state(call, question, until)
 	return err == nil && hmac.Equal([]byte(want), []byte(state)) && d.adapter.now().Before(until)
 }

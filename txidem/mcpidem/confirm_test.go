@@ -199,6 +199,27 @@ func TestConfirm_M08_YesIsForThisCallerAndThisToolAlone(t *testing.T) {
 	}
 }
 
+func TestConfirm_M08_YesIsToTheQuestionThatWasAsked(t *testing.T) {
+	t.Parallel()
+	s, runs, files := newShop(t, &mcpidem.Config{Secret: secret}, modern), 0, 3
+	asks := func(context.Context, json.RawMessage) (string, error) {
+		return fmt.Sprintf("Delete %d files?", files), nil
+	}
+	mcpidem.AddToolWith(s.idem, &mcp.Tool{Name: "refund"}, &mcpidem.ToolConfig{Confirm: asks},
+		func(context.Context, pgx.Tx, refund) (receipt, error) { runs++; return receipt{}, nil })
+	k := &till{shop: s}
+	session := k.byHand()
+	asked := k.call(session, "refund", dear, "k")
+	files = 3000
+	again := k.answer(session, dear, "k", asked.RequestState, "accept")
+	if !again.NeedsInput() || runs != 0 {
+		t.Fatalf("a yes to another question: %s; %d runs", text(again), runs)
+	}
+	if r := k.answer(session, dear, "k", again.RequestState, "accept"); r.IsError || runs != 1 {
+		t.Errorf("a yes to this one: %s; %d runs", text(r), runs)
+	}
+}
+
 func TestConfirm_M08_RawToolsAskToo(t *testing.T) {
 	t.Parallel()
 	s, runs := newShop(t, &mcpidem.Config{Secret: secret}, modern), 0

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
@@ -110,5 +111,45 @@ func TestAddLeasedTool_M03_ResultThatDoesNotFitBlocks(t *testing.T) {
 		if r := b.callTool(s, "misfit", one, "k"); status(r) != "blocked" || p.calls != 1 {
 			t.Errorf("got %v %s, %d calls", status(r), text(r), p.calls)
 		}
+	}
+}
+
+// TestAddLeasedTool_M08_NothingIsClaimedBeforeTheYes: a claim would be committed, and a crash behind it would block the call.
+func TestAddLeasedTool_M08_NothingIsClaimedBeforeTheYes(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Pool(t, nil)
+	store, err := txidem.New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{t: t, server: mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil)}
+	if s.idem, err = mcpidem.New(s.server, store, &mcpidem.Config{Scope: mcpidem.ScopeIs("agent"), Secret: secret}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `create table written (n int);
+		create function note() returns trigger language plpgsql as $$ begin insert into written values (1); return new; end $$;
+		create trigger note before insert on txonce.call for each row execute function note()`); err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{charges: map[string]int64{}}
+	mcpidem.AddLeasedTool(s.idem, &mcp.Tool{Name: "refund"}, &mcpidem.ToolConfig{Confirm: mcpidem.ConfirmArgs(expensive)}, p.charge, nil)
+	k := &till{shop: s}
+	session := k.byHand()
+	asked := k.call(session, "refund", one, "k")
+	if r := k.answer(session, one, "k", asked.RequestState, "decline"); !asked.NeedsInput() || status(r) != "declined" || p.calls != 0 {
+		t.Errorf("asked %s, declined %v, %d calls", text(asked), status(r), p.calls)
+	}
+	if r := k.call(session, "refund", `{"order":"A-1"}`, "bad"); status(r) != "bad_args" {
+		t.Errorf("bad arguments: %v", status(r))
+	}
+	var rows int
+	if err := pool.QueryRow(t.Context(), `select count(*) from written`).Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d claims were written (%v)", rows, err)
+	}
+	if r := k.answer(session, one, "k", asked.RequestState, "accept"); r.IsError || p.calls != 1 {
+		t.Errorf("confirmed: %v %s, %d calls", status(r), text(r), p.calls)
+	}
+	if r := k.call(session, "refund", one, "k"); !replayed(r) || p.calls != 1 {
+		t.Errorf("repeated: %s, %d calls", text(r), p.calls)
 	}
 }

@@ -29,7 +29,7 @@ type ToolConfig struct {
 	Key KeyArgument
 
 	// Confirm says what a person is asked before the call is made. The client asks, and calls again with the answer; meanwhile
-	// nothing is held. A call that is done is not asked about again. A "yes" is for this caller, this key and these arguments, and is good
+	// nothing is held. A call that is done is not asked about again. A "yes" is for this caller, key, arguments and question, and is good
 	// for half of the time for which the call is remembered (5 minutes by default; an hour at most), so that it counts once. Needs
 	// Config.Secret, and clients that can ask (elicitation). Defaults to asking nothing.
 	Confirm ConfirmFunc
@@ -99,6 +99,10 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
 	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), do != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {
+		if gate != nil && def.neverMade(ctx, call) {
+			_, err := arguments[In](def, call, gate)
+			return txidem.Result[json.RawMessage]{}, err
+		}
 		begun := false
 		does := func(ctx context.Context) (json.RawMessage, error) {
 			in, err := arguments[In](def, call, gate)
@@ -131,6 +135,13 @@ func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do fun
 		return result, def.leftOpen(err, begun)
 	}
 	def.add()
+}
+
+// neverMade reports whether nothing at all is known of the call. One that waits for a person is then not even claimed: the claim of a
+// leased call is committed, and a crash behind it would block a call that was never made.
+func (d *definition) neverMade(ctx context.Context, call txidem.Request) bool {
+	status, err := d.adapter.store.Status(ctx, call)
+	return err == nil && status.State == toolcall.StateNone
 }
 
 // leftOpen names an error behind which it is open whether the effect happened, where Policy.Disabled leaves nobody else to say it.
