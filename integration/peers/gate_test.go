@@ -1,0 +1,78 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// gate is where handlers wait, whichever process they are in, so that tests have their moment without a sleep.
+type gate struct {
+	url     string
+	arrived chan string // the order of each handler that came
+
+	mu   sync.Mutex
+	open map[string]chan struct{}
+}
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	g := &gate{arrived: make(chan string, 64), open: make(map[string]chan struct{})}
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close) // waits until all have passed
+	g.url = server.URL
+	return g
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	order := r.URL.Query().Get("order")
+	g.arrived <- order
+	select {
+	case <-g.door(order):
+	case <-r.Context().Done():
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (g *gate) door(order string) chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[order] == nil {
+		g.open[order] = make(chan struct{})
+	}
+	return g.open[order]
+}
+
+// await returns when the order's handler has come, in a transaction that has its effect.
+func (g *gate) await(t *testing.T, order string) {
+	t.Helper()
+	select {
+	case got := <-g.arrived:
+		if got != order {
+			t.Fatalf("the handler of %s runs, want that of %s", got, order)
+		}
+	case <-t.Context().Done():
+		t.Fatal("no handler has come")
+	}
+}
+
+// release lets the order's handler go on, and all that come later.
+func (g *gate) release(order string) { close(g.door(order)) }
+
+// pass is the handler's side.
+func pass(ctx context.Context, gate, order string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, gate+"?order="+url.QueryEscape(order), nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return fmt.Errorf("at the gate: %w", err)
+	}
+	return resp.Body.Close()
+}
