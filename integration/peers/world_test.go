@@ -62,7 +62,12 @@ func (w *world) serve(opts *mcp.StreamableHTTPOptions, wrap func(http.Handler) h
 		handler = wrap(handler)
 	}
 	server := httptest.NewServer(handler)
-	w.t.Cleanup(server.Close)
+	w.t.Cleanup(func() {
+		for session := range w.server.Sessions() { // those that their clients have left without a word
+			_ = session.Close()
+		}
+		server.Close()
+	})
 	return server.URL
 }
 
