@@ -122,7 +122,7 @@ func start(t *testing.T, c client, what call) <-chan *answer {
 // wantFirst: a call that was done just now.
 func wantFirst(t *testing.T, a *answer) {
 	t.Helper()
-	if a.IsError || a.replayed() || len(a.Texts) != 1 || a.Texts[0] != a.Structured && !strings.Contains(a.Texts[0], `"refund"`) || a.field("refund") == nil {
+	if a.IsError || a.replayed() || len(a.Texts) != 1 || !strings.Contains(a.Texts[0], `"refund":`) || a.field("refund") == nil {
 		t.Fatalf("want a first answer, got %+v", a)
 	}
 }
@@ -155,5 +155,13 @@ func wantRefusal(t *testing.T, a *answer, status, says string) {
 	}
 	if strings.Contains(a.text(), "secret") {
 		t.Errorf("the model reads what it should not: %s", a.text())
+	}
+}
+
+// wantSame: two answers of one call, the second of which is a replay.
+func wantSame(t *testing.T, a, again *answer) {
+	t.Helper()
+	if a.IsError || !again.replayed() || a.Structured != again.Structured || a.id() != again.id() || a.Texts[0] != again.Texts[0] {
+		t.Errorf("want one answer, got %+v and %+v", a, again)
 	}
 }

@@ -14,6 +14,7 @@ import (
 type gate struct {
 	url     string
 	arrived chan string // the order of each handler that came
+	left    chan string // the order of each handler that was cancelled here
 
 	mu   sync.Mutex
 	open map[string]chan struct{}
@@ -21,7 +22,7 @@ type gate struct {
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	g := &gate{arrived: make(chan string, 64), open: make(map[string]chan struct{})}
+	g := &gate{arrived: make(chan string, 64), left: make(chan string, 64), open: make(map[string]chan struct{})}
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close) // waits until all have passed
 	g.url = server.URL
@@ -34,6 +35,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-g.door(order):
 	case <-r.Context().Done():
+		g.left <- order
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -50,13 +52,24 @@ func (g *gate) door(order string) chan struct{} {
 // await returns when the order's handler has come, in a transaction that has its effect.
 func (g *gate) await(t *testing.T, order string) {
 	t.Helper()
+	awaitFrom(t, g.arrived, order)
+}
+
+// awaitLeft returns when the order's handler has been cancelled while it waited.
+func (g *gate) awaitLeft(t *testing.T, order string) {
+	t.Helper()
+	awaitFrom(t, g.left, order)
+}
+
+func awaitFrom(t *testing.T, orders <-chan string, want string) {
+	t.Helper()
 	select {
-	case got := <-g.arrived:
-		if got != order {
-			t.Fatalf("the handler of %s runs, want that of %s", got, order)
+	case got := <-orders:
+		if got != want {
+			t.Fatalf("it is the handler of %s, want that of %s", got, want)
 		}
 	case <-t.Context().Done():
-		t.Fatal("no handler has come")
+		t.Fatalf("the handler of %s did not come", want)
 	}
 }
 
