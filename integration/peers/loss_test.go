@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -55,12 +56,13 @@ type resender struct {
 	peer  peer
 	wire  wire
 	proxy *proxy
+	kind  kind
 	c     client
 }
 
 func (r *resender) dial() {
 	r.t.Helper()
-	c, err := r.peer.dial(r.t, r.w, r.wire, r.proxy.url)
+	c, err := r.peer.dial(r.t, r.w, r.wire, r.proxy.url, r.kind)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -112,6 +114,9 @@ func (r *resender) lost(order string, l loss, cancels bool) {
 	wasDone := l == afterCommit || l == inAnswer || l == beforeCommit && !cancels
 	if again.IsError || again.replayed() != wasDone {
 		r.t.Errorf("lost %s: the call that was sent again got %+v; want a replay: %v", l, again, wasDone)
+	}
+	if wasDone && l != beforeCommit && !bytes.Contains(r.proxy.lastLost(), []byte(again.Structured)) {
+		r.t.Errorf("lost %s: the answer that was lost was another one: %s, not %s", l, r.proxy.lastLost(), again.Structured)
 	}
 	wantSame(r.t, again, r.until(what))
 	r.w.wantEffects(order, 1)

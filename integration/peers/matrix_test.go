@@ -18,6 +18,10 @@ const (
 
 func revisions() []string { return []string{revision2025June, revision2025Nov, revision2026} }
 
+// legacy are the revisions with sessions. A stateful server over HTTP has to name them: it tells of 2026-07-28 in its discovery, refuses calls
+// under it, and mcp-go's client does not fall back then.
+func legacy() []string { return []string{revision2025June, revision2025Nov} }
+
 // wire is a transport.
 type wire struct {
 	name string
@@ -51,16 +55,31 @@ func impossible(w wire, revision string) (why string, refused map[string]string)
 type peer struct {
 	name string
 	// dial opens a new session, on stdio with a new process.
-	dial func(t *testing.T, w *world, over wire, url string) (client, error)
+	dial func(t *testing.T, w *world, over wire, url string, k kind) (client, error)
+}
+
+// kind is what a client can do and who it is.
+type kind struct {
+	ask    func(question string) (action string) // a person who can be asked; nil if there is none
+	hears  chan<- progress                       // what the server says while a call goes on
+	token  string                                // of the caller, over HTTP
+	resume bool                                  // takes up streams that broke off, where the client can choose
+}
+
+// progress is a notification.
+type progress struct {
+	token   any
+	n       float64
+	message string
 }
 
 func allPeers() []peer { return []peer{{"sdk", dialSDK}, {"mcp-go", dialMCPGo}} }
 
-func dialSDK(t *testing.T, w *world, over wire, url string) (client, error) {
-	return connectSDK(t, nil, func(tp *tap) mcp.Transport {
+func dialSDK(t *testing.T, w *world, over wire, url string, k kind) (client, error) {
+	return connectSDK(t, k.sdkOptions(), func(tp *tap) mcp.Transport {
 		switch {
 		case over.http != nil:
-			return tp.web(t, url, nil)
+			return tp.web(t, url, k)
 		case over.name == "stdio":
 			return tp.pipe(&mcp.CommandTransport{Command: w.child()})
 		default:
@@ -87,21 +106,21 @@ func (w *world) attach(t *testing.T, over mcp.Transport) {
 	t.Cleanup(func() { _ = serving.Wait() })
 }
 
-func dialMCPGo(t *testing.T, w *world, over wire, url string) (client, error) {
+func dialMCPGo(t *testing.T, w *world, over wire, url string, k kind) (client, error) {
 	switch {
 	case over.http != nil:
-		web, err := mcpgoWeb(t, url)
+		web, err := mcpgoWeb(t, url, k)
 		if err != nil {
 			return nil, err
 		}
-		return connectMCPGo(t, web)
+		return connectMCPGo(t, web, k)
 	case over.name == "stdio":
-		return connectMCPGo(t, mcpgoChild(w.child()))
+		return connectMCPGo(t, mcpgoChild(w.child()), k)
 	default:
 		fromServer, serverOut := io.Pipe()
 		serverIn, toServer := io.Pipe()
 		w.attach(t, &mcp.IOTransport{Reader: serverIn, Writer: serverOut})
-		return connectMCPGo(t, mcpgoPipe(fromServer, toServer))
+		return connectMCPGo(t, mcpgoPipe(fromServer, toServer), k)
 	}
 }
 
@@ -140,7 +159,7 @@ type exam struct {
 
 func (x *exam) dial() client {
 	x.t.Helper()
-	c, err := x.peer.dial(x.t, x.w, x.wire, x.url)
+	c, err := x.peer.dial(x.t, x.w, x.wire, x.url, kind{})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -149,7 +168,7 @@ func (x *exam) dial() client {
 
 // refused: in a cell that cannot be, no call gets through.
 func (x *exam) refused(says, why string) {
-	c, err := x.peer.dial(x.t, x.w, x.wire, x.url)
+	c, err := x.peer.dial(x.t, x.w, x.wire, x.url, kind{})
 	if err == nil {
 		_, err = c.call(x.t.Context(), call{args: `{"order":"A-1","cents":1}`, key: "key"})
 	}

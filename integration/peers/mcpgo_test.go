@@ -19,9 +19,22 @@ import (
 // mcpgoClient is a session of mcp-go's client.
 type mcpgoClient struct{ client *mcpgo.Client }
 
-func connectMCPGo(t *testing.T, over transport.Interface, opts ...mcpgo.ClientOption) (*mcpgoClient, error) {
+func connectMCPGo(t *testing.T, over transport.Interface, k kind) (*mcpgoClient, error) {
 	t.Helper()
+	var opts []mcpgo.ClientOption
+	if k.ask != nil {
+		opts = append(opts, mcpgo.WithElicitationHandler(mcpgoPerson(k.ask)))
+	}
 	c := mcpgo.NewClient(over, opts...)
+	if k.hears != nil {
+		c.OnNotification(func(n mcpgotypes.JSONRPCNotification) {
+			if fields := n.Params.AdditionalFields; n.Method == "notifications/progress" {
+				done, _ := fields["progress"].(float64)
+				message, _ := fields["message"].(string)
+				k.hear(progress{fields["progressToken"], done, message})
+			}
+		})
+	}
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.Start(context.WithoutCancel(t.Context())); err != nil {
 		return nil, err
@@ -40,7 +53,7 @@ func (c *mcpgoClient) call(ctx context.Context, what call) (*answer, error) {
 	var req mcpgotypes.CallToolRequest
 	req.Params.Name, req.Params.Arguments = what.name(), json.RawMessage(what.args)
 	if meta := what.allMeta(); meta != nil {
-		req.Params.Meta = &mcpgotypes.Meta{AdditionalFields: meta}
+		req.Params.Meta = &mcpgotypes.Meta{AdditionalFields: meta} // the progress token among them
 	}
 	r, err := c.client.CallTool(ctx, req)
 	if err != nil {
@@ -76,9 +89,18 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("closed") }
 
-func mcpgoWeb(t *testing.T, url string) (transport.Interface, error) {
+func mcpgoWeb(t *testing.T, url string, k kind) (transport.Interface, error) {
 	return transport.NewStreamableHTTP(url, transport.WithHTTPLogger(quiet()),
-		transport.WithHTTPBasicClient(&http.Client{Transport: newTransport(t)}))
+		transport.WithHTTPBasicClient(&http.Client{Transport: k.over(newTransport(t))}))
+}
+
+// mcpgoPerson is who its client asks.
+type mcpgoPerson func(question string) (action string)
+
+func (p mcpgoPerson) Elicit(_ context.Context, req mcpgotypes.ElicitationRequest) (*mcpgotypes.ElicitationResult, error) {
+	var said mcpgotypes.ElicitationResult
+	said.Action = mcpgotypes.ElicitationResponseAction(p(req.Params.Message))
+	return &said, nil
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -25,6 +26,10 @@ const (
 	beforeCommit  loss = "before the commit"  // the client leaves while the handler runs
 	afterCommit   loss = "after the commit"   // no byte of the answer arrives
 	inAnswer      loss = "in the answer"      // half of it does
+
+	// Those that need what comes before the answer to arrive.
+	lastMessage loss = "the last message" // all of the stream but the answer arrives
+	inStream    loss = "in the stream"    // it breaks when leave is called, behind its first event
 )
 
 func losses() []loss { return []loss{beforeRequest, inRequest, beforeCommit, afterCommit, inAnswer} }
@@ -38,7 +43,10 @@ type proxy struct {
 
 	mu    sync.Mutex
 	next  loss
-	leave chan struct{} // closed when the client leaves, with beforeCommit
+	leave chan struct{} // closed when the client leaves, with beforeCommit and inStream
+	lost  []byte        // the last answer that was lost
+	calls int           // how many have come
+	gets  []string      // the Last-Event-ID of each GET
 }
 
 func newProxy(t *testing.T, server string) *proxy {
@@ -59,7 +67,7 @@ func newProxy(t *testing.T, server string) *proxy {
 	return p
 }
 
-// lose has the next call lost. With beforeCommit the client leaves when leave is called.
+// lose has the next call lost. With beforeCommit and inStream the client leaves when leave is called.
 func (p *proxy) lose(l loss) (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,13 +81,45 @@ func (p *proxy) take() (loss, <-chan struct{}) {
 	defer p.mu.Unlock()
 	l := p.next
 	p.next = ""
+	p.calls++
 	return l, p.leave
+}
+
+// seen says how many calls have come, and which streams were taken up again.
+func (p *proxy) seen() (calls int, resumed []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls, append([]string(nil), p.gets...)
+}
+
+// lastLost is the last answer that was lost.
+func (p *proxy) lastLost() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+func (p *proxy) noteLost(answer []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = answer
+}
+
+func (p *proxy) noteGet(r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		p.gets = append(p.gets, id)
+	}
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
+	}
+	if r.Method == http.MethodGet {
+		p.noteGet(r)
 	}
 	var l loss
 	var leave <-chan struct{}
@@ -101,11 +141,54 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = p.send(ctx, r, bytes.NewReader(body), len(body))
 	case afterCommit, inAnswer:
 		resp, answer := p.send(r.Context(), r, bytes.NewReader(body), len(body))
+		p.noteLost(answer)
 		if l == inAnswer && resp != nil {
 			deliverHalf(w, resp, answer)
 		}
+	case lastMessage, inStream:
+		if p.stream(w, r, body, l, leave) {
+			return
+		}
 	}
 	panic(http.ErrAbortHandler) // the way to cut the connection
+}
+
+// stream passes a request on, and its answer line by line up to where it is lost. It returns true if it is complete: then the loss
+// is that of the next call.
+func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, l loss, leave <-chan struct{}) (complete bool) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, p.server, bytes.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header = r.Header.Clone()
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Del("Content-Length")
+	w.WriteHeader(resp.StatusCode)
+	in := bufio.NewReader(resp.Body)
+	for {
+		line, err := in.ReadBytes('\n')
+		if l == lastMessage && bytes.Contains(line, []byte(`"structuredContent"`)) {
+			p.noteLost(line)
+			return false
+		}
+		_, _ = w.Write(line)
+		_ = http.NewResponseController(w).Flush()
+		if l == inStream && len(bytes.TrimSpace(line)) == 0 { // an event has ended
+			<-leave
+			return false
+		}
+		if err != nil {
+			p.lose(l)
+			return true
+		}
+	}
 }
 
 // send passes a request on and reads the whole answer.

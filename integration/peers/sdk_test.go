@@ -49,11 +49,54 @@ func (c *sdkClient) call(ctx context.Context, what call) (*answer, error) {
 func (tp *tap) pipe(over mcp.Transport) mcp.Transport { return tapped{over, tp} }
 
 // web makes a client's transport over HTTP with the tap in it.
-func (tp *tap) web(t *testing.T, url string, via http.RoundTripper) mcp.Transport {
-	if via == nil {
-		via = newTransport(t)
+func (tp *tap) web(t *testing.T, url string, k kind) mcp.Transport {
+	over := &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: webTap{k.over(newTransport(t)), tp}}, MaxRetries: -1}
+	if k.resume {
+		over.MaxRetries = 0 // its default
 	}
-	return &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: webTap{via, tp}}, MaxRetries: -1}
+	return over
+}
+
+func (k kind) sdkOptions() *mcp.ClientOptions {
+	opts := &mcp.ClientOptions{}
+	if k.ask != nil {
+		opts.ElicitationHandler = func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: k.ask(req.Params.Message)}, nil
+		}
+	}
+	if k.hears != nil {
+		opts.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			k.hear(progress{req.Params.ProgressToken, req.Params.Progress, req.Params.Message})
+		}
+	}
+	return opts
+}
+
+// hear never holds up the client.
+func (k kind) hear(p progress) {
+	select {
+	case k.hears <- p:
+	default:
+	}
+}
+
+// over sends the caller's token with each request.
+func (k kind) over(next http.RoundTripper) http.RoundTripper {
+	if k.token == "" {
+		return next
+	}
+	return bearer{k.token, next}
+}
+
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(req)
 }
 
 // tap keeps the messages of a session.
