@@ -44,7 +44,7 @@ func wires() []wire {
 func impossible(w wire, revision string) (why string, refused map[string]string) {
 	if w.http != nil && !w.http.Stateless && revision == revision2026 {
 		return "2026-07-28 has no sessions: the SDK serves it over HTTP only where the handler is stateless", map[string]string{
-			"sdk":    "Bad Request",                               // falls back to 2025-11-25, which this server does not speak
+			"sdk":    "Bad Request",                                // falls back to 2025-11-25, which this server does not speak
 			"mcp-go": `unsupported protocol version: "2026-07-28"`, // believes in the discovery, and is refused when it calls
 		}
 	}

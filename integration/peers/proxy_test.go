@@ -80,7 +80,9 @@ func (p *proxy) take() (loss, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.next
-	p.next = ""
+	if l != lastMessage { // which stays until there is a last message: a question comes before it
+		p.next = ""
+	}
 	p.calls++
 	return l, p.leave
 }
@@ -102,7 +104,7 @@ func (p *proxy) lastLost() []byte {
 func (p *proxy) noteLost(answer []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lost = answer
+	p.lost, p.next = answer, ""
 }
 
 func (p *proxy) noteGet(r *http.Request) {
@@ -153,8 +155,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler) // the way to cut the connection
 }
 
-// stream passes a request on, and its answer line by line up to where it is lost. It returns true if it is complete: then the loss
-// is that of the next call.
+// stream passes a request on, and its answer line by line up to where it is lost. It returns true if there was nothing to lose.
 func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, l loss, leave <-chan struct{}) (complete bool) {
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, p.server, bytes.NewReader(body))
 	if err != nil {
@@ -185,7 +186,6 @@ func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, l lo
 			return false
 		}
 		if err != nil {
-			p.lose(l)
 			return true
 		}
 	}
