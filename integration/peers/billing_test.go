@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -46,7 +47,11 @@ const (
 	orderPanic  = "panic"
 )
 
-const sqlTable = `create table refund (id bigserial primary key, tool text not null, order_id text not null, cents bigint not null)`
+const (
+	sqlTable   = `create table refund (id bigserial primary key, scope text not null, tool text not null, order_id text not null, cents bigint not null)`
+	sqlRefund  = `insert into refund (scope, tool, order_id, cents) values ($1, $2, $3, $4) returning id`
+	sqlEffects = `select count(*) from refund where order_id = $1 and ($2 = '' or scope = $2)`
+)
 
 // plan is what a server has to know. It reaches servers of their own process as JSON.
 type plan struct {
@@ -55,7 +60,7 @@ type plan struct {
 	Revisions []string      // of the protocol; all that the SDK has, if empty
 	Wait      time.Duration // of duplicates
 	Progress  time.Duration
-	Token     bool // callers are told apart by their tokens
+	Scope     string // the caller; callers are told apart by their tokens, if empty
 }
 
 // secret signs confirmations.
@@ -70,8 +75,8 @@ func newServer(pool *pgxpool.Pool, p plan) (*mcp.Server, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "billing", Version: "1"}, &mcp.ServerOptions{
 		SupportedProtocolVersions: p.Revisions, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	scope := mcpidem.ScopeIs("agent")
-	if p.Token {
+	scope := mcpidem.ScopeIs(p.Scope)
+	if p.Scope == "" {
 		scope = mcpidem.ScopeFromToken
 	}
 	idem, err := mcpidem.New(server, store, &mcpidem.Config{Scope: scope, Secret: secret, Progress: p.Progress})
@@ -94,7 +99,8 @@ type billing struct{ tool, gate string }
 
 func (b billing) handle(ctx context.Context, tx pgx.Tx, in refund) (receipt, error) {
 	var id int64
-	err := tx.QueryRow(ctx, `insert into refund (tool, order_id, cents) values ($1, $2, $3) returning id`, b.tool, in.Order, in.Cents).Scan(&id)
+	made, _ := toolcall.FromContext(ctx)
+	err := tx.QueryRow(ctx, sqlRefund, made.Scope, b.tool, in.Order, in.Cents).Scan(&id)
 	if err != nil {
 		return receipt{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -12,16 +13,17 @@ import (
 type conversation struct {
 	wire     wire
 	revision string
+	pool     *pgxpool.Pool
 }
 
 func (c conversation) String() string { return c.wire.name + "/" + c.revision }
 
 func conversations() []conversation {
 	return []conversation{
-		{wire{name: "memory"}, revision2026},
-		{wire{name: "memory"}, revision2025Nov},
-		{wire{"stateless", &mcp.StreamableHTTPOptions{Stateless: true}}, revision2026},
-		{wire{"stateful", &mcp.StreamableHTTPOptions{}}, revision2025Nov},
+		{wire: wire{name: "memory"}, revision: revision2026},
+		{wire: wire{name: "memory"}, revision: revision2025Nov},
+		{wire: wire{"stateless", &mcp.StreamableHTTPOptions{Stateless: true}}, revision: revision2026},
+		{wire: wire{"stateful", &mcp.StreamableHTTPOptions{}}, revision: revision2025Nov},
 	}
 }
 
@@ -50,7 +52,9 @@ var confirmedCall = call{tool: toolConfirmed, args: `{"order":"A-1","cents":1050
 
 // each runs a test in each conversation with each library's client.
 func each(t *testing.T, do func(t *testing.T, c conversation, p peer)) {
+	pool := newPool(t)
 	for _, c := range conversations() {
+		c.pool = pool
 		for _, p := range allPeers() {
 			t.Run(fmt.Sprintf("%s/%s", c, p.name), func(t *testing.T) {
 				t.Parallel()
@@ -63,7 +67,7 @@ func each(t *testing.T, do func(t *testing.T, c conversation, p peer)) {
 // talk makes a world for a conversation.
 func (c conversation) talk(t *testing.T, change func(*plan)) (w *world, url string) {
 	t.Helper()
-	w = newWorld(t, func(p *plan) {
+	w = newWorld(t, c.pool, func(p *plan) {
 		p.Revisions = []string{c.revision}
 		if change != nil {
 			change(p)
@@ -143,7 +147,7 @@ func TestConfirm_M08_NoSessionNoQuestion(t *testing.T) {
 	for _, p := range allPeers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			c := conversation{wire{"stateless", &mcp.StreamableHTTPOptions{Stateless: true}}, revision2025Nov}
+			c := conversation{wire{"stateless", &mcp.StreamableHTTPOptions{Stateless: true}}, revision2025Nov, newPool(t)}
 			w, url := c.talk(t, nil)
 			yes := &person{t: t, says: "accept"}
 			session, err := p.dial(t, w, c.wire, url, kind{ask: yes.ask})

@@ -34,11 +34,12 @@ func lossySettings() []lossy {
 // first answer if there is one.
 func TestLoss_M07_LostCallsAreSentAgain(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, setting := range lossySettings() {
 		for _, p := range allPeers() {
 			t.Run(fmt.Sprintf("%s/%s/%s", setting.name, setting.revision, p.name), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(plan *plan) { plan.Revisions, plan.Wait = []string{setting.revision}, longWait })
+				w := newWorld(t, pool, func(plan *plan) { plan.Revisions, plan.Wait = []string{setting.revision}, longWait })
 				r := &resender{t: t, w: w, peer: p, proxy: newProxy(t, w.serve(&setting.http, nil)), wire: wire{setting.name, &setting.http}}
 				r.dial()
 				for i, l := range losses() {

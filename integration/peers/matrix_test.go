@@ -127,12 +127,13 @@ func dialMCPGo(t *testing.T, w *world, over wire, url string, k kind) (client, e
 // TestMatrix_M05_M06_M07_EveryClientTransportAndRevision: one script in each cell.
 func TestMatrix_M05_M06_M07_EveryClientTransportAndRevision(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, p := range allPeers() {
 		for _, over := range wires() {
 			for _, revision := range revisions() {
 				t.Run(fmt.Sprintf("%s/%s/%s", p.name, over.name, revision), func(t *testing.T) {
 					t.Parallel()
-					x := &exam{t: t, peer: p, wire: over, w: newWorld(t, func(plan *plan) { plan.Revisions = []string{revision} })}
+					x := &exam{t: t, peer: p, wire: over, w: newWorld(t, pool, func(plan *plan) { plan.Revisions = []string{revision} })}
 					if over.http != nil {
 						x.url = x.w.serve(over.http, nil)
 					}

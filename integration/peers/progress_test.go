@@ -54,10 +54,11 @@ func TestProgress_M09_WhileTheCallRunsAndItsDuplicateWaits(t *testing.T) {
 // TestProgress_M09_ServerThatAnswersInJSON: there is no stream that progress could go on, and the answer is still one message.
 func TestProgress_M09_ServerThatAnswersInJSON(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, c := range []conversation{
-		{wire{"stateless_json", &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}}, revision2026},
-		{wire{"stateless_json", &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}}, revision2025Nov},
-		{wire{"stateful_json", &mcp.StreamableHTTPOptions{JSONResponse: true}}, revision2025Nov},
+		{wire{"stateless_json", &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}}, revision2026, pool},
+		{wire{"stateless_json", &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}}, revision2025Nov, pool},
+		{wire{"stateful_json", &mcp.StreamableHTTPOptions{JSONResponse: true}}, revision2025Nov, pool},
 	} {
 		for _, p := range allPeers() {
 			t.Run(c.String()+"/"+p.name, func(t *testing.T) {

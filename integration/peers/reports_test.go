@@ -68,10 +68,11 @@ func concurrent(t *testing.T, w *world, over wire) client {
 // TestReports_R01_M07_DoubleDispatch: a harness sends each call twice, two milliseconds apart.
 func TestReports_R01_M07_DoubleDispatch(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, over := range wires() {
 		t.Run(over.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(p *plan) { p.Wait, p.Revisions = longWait, []string{revision2025Nov} })
+			w := newWorld(t, pool, func(p *plan) { p.Wait, p.Revisions = longWait, []string{revision2025Nov} })
 			c := concurrent(t, w, over)
 			for i := range 3 {
 				order := fmt.Sprintf("A-%d", i)
@@ -85,7 +86,7 @@ func TestReports_R01_M07_DoubleDispatch(t *testing.T) {
 // TestReports_R01_M07_NineIdenticalCallsInParallel: a model emits the same tool call nine times in one turn.
 func TestReports_R01_M07_NineIdenticalCallsInParallel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(p *plan) { p.Wait = longWait })
+	w := newWorld(t, newPool(t), func(p *plan) { p.Wait = longWait })
 	c := concurrent(t, w, wire{name: "stateless", http: &mcp.StreamableHTTPOptions{Stateless: true}})
 	wantOne(t, atOnce(t, 9, c, call{args: `{"order":"A-1","cents":1}`}))
 	w.wantEffects("A-1", 1)
@@ -94,10 +95,11 @@ func TestReports_R01_M07_NineIdenticalCallsInParallel(t *testing.T) {
 // TestReports_R01_M07_TwoSessionsAtOnce: two copies of one agent, or a page that is open in two tabs.
 func TestReports_R01_M07_TwoSessionsAtOnce(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, p := range allPeers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(p *plan) { p.Wait, p.Revisions = longWait, legacy() })
+			w := newWorld(t, pool, func(p *plan) { p.Wait, p.Revisions = longWait, legacy() })
 			stateful := wire{name: "stateful", http: &mcp.StreamableHTTPOptions{}}
 			x := &exam{t: t, peer: p, wire: stateful, w: w, url: w.serve(stateful.http, nil)}
 			what := call{args: `{"order":"hold-1","cents":1}`, key: "key"}
@@ -116,6 +118,7 @@ func TestReports_R01_M07_TwoSessionsAtOnce(t *testing.T) {
 // reaches the server, it cancels the call; where it does not, the call goes on.
 func TestReports_R09_M07_TimeoutAndTriggerLoop(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, over := range []wire{
 		{name: "memory"},
 		{"stateless", &mcp.StreamableHTTPOptions{Stateless: true}},
@@ -125,7 +128,7 @@ func TestReports_R09_M07_TimeoutAndTriggerLoop(t *testing.T) {
 		for _, p := range allPeers() {
 			t.Run(over.name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(p *plan) {
+				w := newWorld(t, pool, func(p *plan) {
 					if over.name == "stateful" {
 						p.Revisions = legacy()
 					}
@@ -176,6 +179,7 @@ func (r *resender) loop(order string) {
 // other work.
 func TestReports_K02_M07_RequestIDsThatRestart(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for name, c := range map[string]struct {
 		revision string
 		opts     mcp.StreamableHTTPOptions
@@ -186,7 +190,7 @@ func TestReports_K02_M07_RequestIDsThatRestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t, pool, nil)
 			r := newRaw(t, w.serve(&c.opts, nil), c.revision)
 			reconnect := func() {
 				if r.session = ""; !c.opts.Stateless {
@@ -211,10 +215,11 @@ func TestReports_K02_M07_RequestIDsThatRestart(t *testing.T) {
 // harnesses put into _meta of them does not count.
 func TestReports_K02_M07_ToolCallIDsThatModelsReuse(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, p := range allPeers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t, pool, nil)
 			x := &exam{t: t, peer: p, wire: wire{name: "memory"}, w: w}
 			c := x.dial()
 			with := func(order, id string) *answer {
@@ -235,10 +240,11 @@ func TestReports_K02_M07_ToolCallIDsThatModelsReuse(t *testing.T) {
 // TestReports_K01_M07_KeyOfAnotherTool: one key per step of a plan, and a step that calls two tools. Both run.
 func TestReports_K01_M07_KeyOfAnotherTool(t *testing.T) {
 	t.Parallel()
+	pool := newPool(t)
 	for _, p := range allPeers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t, pool, nil)
 			c := (&exam{t: t, peer: p, wire: wire{name: "memory"}, w: w}).dial()
 			refund := call{tool: toolRefund, args: `{"order":"A-1","cents":1}`, key: "step 1"}
 			charge := call{tool: toolCharge, args: `{"order":"A-1","cents":1}`, key: "step 1"}
@@ -256,7 +262,7 @@ func TestReports_K01_M07_KeyOfAnotherTool(t *testing.T) {
 // it again as a new one.
 func TestReports_M07_LostStreamIsCalledAgainUnderANewID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, newPool(t), nil)
 	p := newProxy(t, w.serve(&mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}, nil))
 	r := newRaw(t, p.url, revision2026)
 	what := call{args: `{"order":"A-1","cents":1}`}
@@ -276,7 +282,7 @@ func TestReports_M07_LostStreamIsCalledAgainUnderANewID(t *testing.T) {
 // the answer is the first one.
 func TestReports_M07_ResumedStreamDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(p *plan) { p.Revisions = []string{revision2025Nov} })
+	w := newWorld(t, newPool(t), func(p *plan) { p.Revisions = []string{revision2025Nov} })
 	stateful := wire{"stateful", &mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)}}
 	p := newProxy(t, w.serve(stateful.http, nil))
 	c, err := dialSDK(t, w, stateful, p.url, kind{resume: true})

@@ -11,7 +11,7 @@ import (
 // and does so by itself when a connection that it has used before is cut. One call of the agent's arrives twice.
 func TestResend_M07_NetHTTPSendsCallsWithTheHeaderAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(p *plan) { p.Wait = longWait })
+	w := newWorld(t, newPool(t), func(p *plan) { p.Wait = longWait })
 	p := newProxy(t, w.serve(&mcp.StreamableHTTPOptions{Stateless: true}, nil))
 	r := newRaw(t, p.url, revision2025Nov)
 	r.must(1, call{args: `{"order":"A-0","cents":1}`}, nil) // the connection has been used

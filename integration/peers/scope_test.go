@@ -15,7 +15,7 @@ func TestScope_M04_CallersOnMixedSessions(t *testing.T) {
 	for _, p := range allPeers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(p *plan) { p.Token, p.Wait, p.Revisions = true, longWait, legacy() })
+			w := newWorld(t, newPool(t), func(p *plan) { p.Scope, p.Wait, p.Revisions = "", longWait, legacy() })
 			stateful := wire{"stateful", &mcp.StreamableHTTPOptions{}}
 			url := w.serve(stateful.http, nil)
 			dial := func(token string) client {
@@ -51,7 +51,7 @@ func TestScope_M04_CallersOnMixedSessions(t *testing.T) {
 // TestScope_M04_TokenOnTheSessionOfAnother: a token counts for the request that carries it, whoever began the session.
 func TestScope_M04_TokenOnTheSessionOfAnother(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(p *plan) { p.Token, p.Revisions = true, legacy() })
+	w := newWorld(t, newPool(t), func(p *plan) { p.Scope, p.Revisions = "", legacy() })
 	url := w.serve(&mcp.StreamableHTTPOptions{}, nil)
 	alice := newRaw(t, url, revision2025Nov)
 	alice.token = "alice"

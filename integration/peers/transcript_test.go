@@ -71,7 +71,7 @@ func script() []struct {
 // transcript holds the conversation in memory and writes down both sides of it.
 func transcript(t *testing.T, revision string) []byte {
 	t.Helper()
-	w := newWorld(t, func(p *plan) { p.Revisions = []string{revision} })
+	w := newWorld(t, newPool(t), func(p *plan) { p.Revisions = []string{revision} })
 	running, err := dialSDK(t, w, wire{name: "memory"}, "", kind{})
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/txidem"
 )
 
-// world is a database, a gate, and a server whose tools use both.
+// world is a database, a gate, and a server whose tools use both. Its caller, and so its calls, are its own.
 type world struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
@@ -31,14 +32,21 @@ type world struct {
 	server *mcp.Server
 }
 
-// newWorld makes one. change, if not nil, may adjust the plan: by default duplicates do not wait.
-func newWorld(t *testing.T, change func(*plan)) *world {
+// newPool makes a database. The worlds of one test may share it: making one costs more than most of these tests do.
+func newPool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	w := &world{t: t, pool: dbtest.Pool(t, nil), gate: newGate(t)}
-	if _, err := w.pool.Exec(t.Context(), sqlTable); err != nil {
+	pool := dbtest.Pool(t, func(cfg *pgxpool.Config) { cfg.MaxConns = 16 })
+	if _, err := pool.Exec(t.Context(), sqlTable); err != nil {
 		t.Fatal(err)
 	}
-	w.plan = plan{Database: urlOf(w.pool), Gate: w.gate.url, Wait: -1, Progress: -1}
+	return pool
+}
+
+// newWorld makes a world in the database. change, if not nil, may adjust the plan: by default duplicates do not wait.
+func newWorld(t *testing.T, pool *pgxpool.Pool, change func(*plan)) *world {
+	t.Helper()
+	w := &world{t: t, pool: pool, gate: newGate(t)}
+	w.plan = plan{Database: urlOf(w.pool), Gate: w.gate.url, Scope: t.Name(), Wait: txidem.NoWait, Progress: -1}
 	if change != nil {
 		change(&w.plan)
 	}
@@ -53,7 +61,7 @@ func newWorld(t *testing.T, change func(*plan)) *world {
 func (w *world) serve(opts *mcp.StreamableHTTPOptions, wrap func(http.Handler) http.Handler) string {
 	w.t.Helper()
 	var handler http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return w.server }, opts)
-	if w.plan.Token {
+	if w.plan.Scope == "" {
 		handler = auth.RequireBearerToken(func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return &auth.TokenInfo{UserID: token, Expiration: time.Now().Add(time.Hour)}, nil
 		}, nil)(handler)
@@ -74,7 +82,7 @@ func (w *world) serve(opts *mcp.StreamableHTTPOptions, wrap func(http.Handler) h
 // effects counts what was done for the order.
 func (w *world) effects(order string) (n int) {
 	w.t.Helper()
-	if err := w.pool.QueryRow(w.t.Context(), `select count(*) from refund where order_id = $1`, order).Scan(&n); err != nil {
+	if err := w.pool.QueryRow(w.t.Context(), sqlEffects, order, w.plan.Scope).Scan(&n); err != nil {
 		w.t.Fatal(err)
 	}
 	return n
@@ -98,7 +106,7 @@ func (w *world) child() *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
+	cmd.Env = append(os.Environ(), childEnv+"="+string(raw), "GORACE=atexit_sleep_ms=0") // else it waits a second before it ends
 	cmd.Stderr = os.Stderr
 	return cmd
 }
