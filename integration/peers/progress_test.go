@@ -8,8 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// hear waits for n notifications under the token, each further than the one before.
-func hear(t *testing.T, heard <-chan progress, token string, n int) {
+// hear waits for n notifications under the token, each further than the one before, while the call goes on.
+func hear(t *testing.T, heard <-chan progress, token string, n int, over <-chan *answer) {
 	t.Helper()
 	for last := 0.0; n > 0; n-- {
 		select {
@@ -18,8 +18,8 @@ func hear(t *testing.T, heard <-chan progress, token string, n int) {
 				t.Fatalf("got %+v behind %v, want more under %q", p, last, token)
 			}
 			last = p.n
-		case <-t.Context().Done():
-			t.Fatal("nothing was heard")
+		case a := <-over:
+			t.Fatalf("the call under %q is over: %+v", token, a)
 		}
 	}
 }
@@ -42,9 +42,9 @@ func TestProgress_M09_WhileTheCallRunsAndItsDuplicateWaits(t *testing.T) {
 		one, other := make(chan progress, 1), make(chan progress, 1)
 		first := start(t, dial(one), what("one"))
 		w.gate.await(t, "hold-1")
-		hear(t, one, "one", 2)
+		hear(t, one, "one", 2, first)
 		second := start(t, dial(other), what("other"))
-		hear(t, other, "other", 3)
+		hear(t, other, "other", 3, second)
 		w.gate.release("hold-1")
 		wantReplay(t, <-first, <-second)
 		w.wantEffects("hold-1", 1)
@@ -77,7 +77,7 @@ func TestProgress_M09_ServerThatAnswersInJSON(t *testing.T) {
 					t.Fatal(err)
 				}
 				second := start(t, listener, call{args: `{"order":"hold-1","cents":1}`, meta: map[string]any{"progressToken": "other"}})
-				hear(t, heard, "other", 3)
+				hear(t, heard, "other", 3, second)
 				w.gate.release("hold-1")
 				wantReplay(t, <-first, <-second)
 			})

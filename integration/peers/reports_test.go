@@ -151,7 +151,7 @@ func (r *resender) loop(order string) {
 	r.t.Helper()
 	what := call{args: fmt.Sprintf(`{"order":%q,"cents":1}`, order)}
 	r.dial()
-	released := false
+	defer r.w.gate.release(order)
 	for n, deadline := 1, 20*time.Millisecond; ; n, deadline = n+1, deadline*5/4 {
 		ctx, cancel := context.WithTimeout(r.t.Context(), deadline)
 		a, err := r.c.call(ctx, what)
@@ -168,9 +168,8 @@ func (r *resender) loop(order string) {
 			return
 		case err == nil && a.status() != "in_progress":
 			r.t.Fatalf("call %d: %+v", n, a)
-		case n >= 5 && !released && len(r.w.gate.arrived) > 0:
+		case n >= 5 && len(r.w.gate.arrived) > 0:
 			r.w.gate.release(order)
-			released = true
 		}
 	}
 }
