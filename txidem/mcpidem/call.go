@@ -157,6 +157,9 @@ func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMe
 	if errors.As(err, &notKept) { // a fresh one: the SDK writes into it
 		result := *notKept.result
 		result.Meta = maps.Clone(result.Meta)
+		if result.Content == nil {
+			result.Content = []mcp.Content{} // null is no list for some clients
+		}
 		return &result, nil
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
