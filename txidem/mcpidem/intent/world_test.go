@@ -10,9 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -40,10 +43,11 @@ type world struct {
 	server *mcp.Server
 	wire   *wire
 
-	mu      sync.Mutex
-	effects int64
-	handle  func(ctx context.Context, in refund) error // in front of the effect
-	states  []any                                      // what get_status answers, in turn: an error or its structured content
+	mu       sync.Mutex
+	effects  int64
+	stranger error                                      // why the server does not know who is calling
+	handle   func(ctx context.Context, in refund) error // in front of the effect
+	states   []any                                      // what get_status answers, in turn: an error or its structured content
 }
 
 // effect is a handler's write on a store in memory.
@@ -82,7 +86,11 @@ func inMemory(t testing.TB) *world {
 func (w *world) serve(t testing.TB, store *txidem.Store, h func(context.Context, pgx.Tx, refund) (receipt, error)) {
 	t.Helper()
 	w.server = mcp.NewServer(&mcp.Implementation{Name: "billing", Version: "1"}, nil)
-	idem, err := mcpidem.New(w.server, store, &mcpidem.Config{Scope: mcpidem.ScopeIs("agent")})
+	idem, err := mcpidem.New(w.server, store, &mcpidem.Config{Scope: func(context.Context, *mcp.CallToolRequest) (string, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return "agent", w.stranger
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,17 +165,18 @@ type fault string
 
 const (
 	fine         fault = "fine"
-	noServer     fault = "no server"           // no connection comes about
-	resetBefore  fault = "reset before"        // the request does not arrive
-	lostAfter    fault = "lost after"          // the call is done, the connection ends in front of the answer
-	cutAfter     fault = "cut after"           // in the middle of it
-	silentAfter  fault = "silent after"        // the call is done, and no answer comes
-	silentBefore fault = "silent before"       // the request goes nowhere
-	gateway      fault = "502"                 // the request does not arrive
-	busyAfter    fault = "503 after"           // the call is done
-	throttled    fault = "429"                 // the request does not arrive
-	internal     fault = "internal error"      // -32603 in place of the answer
+	noServer     fault = "no server"            // no connection comes about
+	resetBefore  fault = "reset before"         // the request does not arrive
+	lostAfter    fault = "lost after"           // the call is done, the connection ends in front of the answer
+	cutAfter     fault = "cut after"            // in the middle of it
+	silentAfter  fault = "silent after"         // the call is done, and no answer comes
+	silentBefore fault = "silent before"        // the request goes nowhere
+	gateway      fault = "502"                  // the request does not arrive
+	busyAfter    fault = "503 after"            // the call is done
+	throttled    fault = "429"                  // the request does not arrive
+	internal     fault = "internal error"       // -32603 in place of the answer
 	uncoded      fault = "error without a code" // as of a server's context that ended
+	invalid      fault = "invalid params"       // -32602 in place of the answer: not among those that are repeated
 )
 
 var faults = []fault{noServer, resetBefore, lostAfter, cutAfter, silentAfter, silentBefore, gateway, busyAfter, throttled, internal, uncoded}
@@ -178,15 +187,18 @@ type wire struct {
 	plan  []fault // for the next calls; fine when it is over
 	asked []fault // for the next calls of get_status
 	keys  []any   // in _meta of each call
-	polls int     // of get_status
+	times []time.Time
+	args  []string
+	polls int // of get_status
 }
 
 func (w *wire) next(body []byte) fault {
 	var m struct {
 		Method string
 		Params struct {
-			Name string
-			Meta map[string]any `json:"_meta"`
+			Name      string
+			Arguments json.RawMessage
+			Meta      map[string]any `json:"_meta"`
 		}
 	}
 	if json.Unmarshal(body, &m) != nil || m.Method != "tools/call" {
@@ -200,6 +212,8 @@ func (w *wire) next(body []byte) fault {
 		plan = &w.asked
 	} else {
 		w.keys = append(w.keys, m.Params.Meta[mcpidem.MetaKey])
+		w.times = append(w.times, time.Now())
+		w.args = append(w.args, string(m.Params.Arguments))
 	}
 	if len(*plan) == 0 {
 		return fine
@@ -265,6 +279,8 @@ func inflict(f fault, next http.RoundTripper, r *http.Request, body []byte) (*ht
 		return answer(r, http.StatusServiceUnavailable, "text/plain", "busy"), nil
 	case internal:
 		return answer(r, http.StatusOK, "application/json", errorFor(body, -32603)), nil
+	case invalid:
+		return answer(r, http.StatusOK, "application/json", errorFor(body, -32602)), nil
 	case uncoded:
 		return answer(r, http.StatusOK, "application/json", errorFor(body, 0)), nil
 	}
@@ -293,6 +309,30 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func call(ctx context.Context, s *mcp.ClientSession, cents int64) (*mcp.CallToolResult, error) {
 	return s.CallTool(ctx, &mcp.CallToolParams{Name: "issue_refund", Arguments: map[string]any{"order": "A-1", "cents": cents}})
+}
+
+// lab runs a test on fake time, with a server in memory and a session over HTTP without a network.
+func lab(t *testing.T, cfg *intent.Config, test func(t *testing.T, w *world, s *mcp.ClientSession)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		s := w.open(t, "http://mcp.test", w.direct(&mcp.StreamableHTTPOptions{Stateless: true}), cfg)
+		defer s.Close()
+		test(t, w, s)
+	})
+}
+
+func inStep(t testing.TB) context.Context { return intent.WithStep(t.Context(), "run-7", "step-1") }
+
+// wantUnknown is what a caller must hear of a call that may have been done.
+func wantUnknown(t testing.TB, err error) *intent.OutcomeUnknownError {
+	t.Helper()
+	var unknown *intent.OutcomeUnknownError
+	if !errors.As(err, &unknown) || !errors.Is(err, intent.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "a question, not a failure") {
+		t.Fatalf("got %v, want an OutcomeUnknownError", err)
+	}
+	return unknown
 }
 
 func said(r *mcp.CallToolResult) map[string]any {
