@@ -121,15 +121,19 @@ func (w *world) status(_ context.Context, req *mcp.CallToolRequest, in question)
 	return nil, said, nil
 }
 
-// open connects a client that has the middleware. handler serves HTTP without a network; next, if not nil, is the way to
-// a real one.
+// open connects a client that has the middleware to the server at url, by way of next.
 func (w *world) open(t testing.TB, url string, next http.RoundTripper, cfg *intent.Config) *mcp.ClientSession {
+	t.Helper()
+	return w.openAs(t, &mcp.StreamableClientTransport{
+		Endpoint: url, HTTPClient: &http.Client{Transport: w.wire.over(next)}, MaxRetries: -1, DisableStandaloneSSE: true,
+	}, cfg)
+}
+
+func (w *world) openAs(t testing.TB, transport mcp.Transport, cfg *intent.Config) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	client.AddSendingMiddleware(intent.Middleware(cfg))
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: url, HTTPClient: &http.Client{Transport: w.wire.over(next)}, MaxRetries: -1, DisableStandaloneSSE: true,
-	}, nil)
+	session, err := client.Connect(t.Context(), transport, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +180,7 @@ const (
 	throttled    fault = "429"                  // the request does not arrive
 	internal     fault = "internal error"       // -32603 in place of the answer
 	uncoded      fault = "error without a code" // as of a server's context that ended
+	unauthorized fault = "401"                  // the request does not arrive: not among those that are repeated
 	invalid      fault = "invalid params"       // -32602 in place of the answer: not among those that are repeated
 )
 
@@ -256,6 +261,8 @@ func inflict(f fault, next http.RoundTripper, r *http.Request, body []byte) (*ht
 		return nil, r.Context().Err()
 	case gateway:
 		return answer(r, http.StatusBadGateway, "text/plain", "bad gateway"), nil
+	case unauthorized:
+		return answer(r, http.StatusUnauthorized, "text/plain", "who are you?"), nil
 	case throttled:
 		return answer(r, http.StatusTooManyRequests, "text/plain", "slow down"), nil
 	}
@@ -315,6 +322,12 @@ func call(ctx context.Context, s *mcp.ClientSession, cents int64) (*mcp.CallTool
 func lab(t *testing.T, cfg *intent.Config, test func(t *testing.T, w *world, s *mcp.ClientSession)) {
 	t.Helper()
 	t.Parallel()
+	labNow(t, cfg, test)
+}
+
+// labNow is lab for a test that is not parallel.
+func labNow(t *testing.T, cfg *intent.Config, test func(t *testing.T, w *world, s *mcp.ClientSession)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t)
 		s := w.open(t, "http://mcp.test", w.direct(&mcp.StreamableHTTPOptions{Stateless: true}), cfg)
