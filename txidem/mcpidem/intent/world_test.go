@@ -181,7 +181,7 @@ const (
 	internal     fault = "internal error"       // -32603 in place of the answer
 	uncoded      fault = "error without a code" // as of a server's context that ended
 	unauthorized fault = "401"                  // the request does not arrive: not among those that are repeated
-	invalid      fault = "invalid params"       // -32602 in place of the answer: not among those that are repeated
+	invalid      fault = "invalid params"       // -32602, and the call is not done: not among those that are repeated
 )
 
 var faults = []fault{noServer, resetBefore, lostAfter, cutAfter, silentAfter, silentBefore, gateway, busyAfter, throttled, internal, uncoded}
@@ -261,6 +261,8 @@ func inflict(f fault, next http.RoundTripper, r *http.Request, body []byte) (*ht
 		return nil, r.Context().Err()
 	case gateway:
 		return answer(r, http.StatusBadGateway, "text/plain", "bad gateway"), nil
+	case invalid:
+		return answer(r, http.StatusOK, "application/json", errorFor(body, -32602)), nil
 	case unauthorized:
 		return answer(r, http.StatusUnauthorized, "text/plain", "who are you?"), nil
 	case throttled:
@@ -286,8 +288,6 @@ func inflict(f fault, next http.RoundTripper, r *http.Request, body []byte) (*ht
 		return answer(r, http.StatusServiceUnavailable, "text/plain", "busy"), nil
 	case internal:
 		return answer(r, http.StatusOK, "application/json", errorFor(body, -32603)), nil
-	case invalid:
-		return answer(r, http.StatusOK, "application/json", errorFor(body, -32602)), nil
 	case uncoded:
 		return answer(r, http.StatusOK, "application/json", errorFor(body, 0)), nil
 	}
