@@ -69,9 +69,7 @@ func TestMiddleware_M10_SessionThatHasEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for session := range w.server.Sessions() {
-			session.Close()
-		}
+		w.end()
 		_, err = call(intent.WithStep(t.Context(), "run-7", "step-2"), s, 6)
 		if unknown := wantUnknown(t, err); !errors.Is(err, mcp.ErrSessionMissing) || unknown.Attempts != 1 {
 			t.Errorf("after %d attempts: %v", unknown.Attempts, err)
