@@ -120,6 +120,40 @@ func TestMiddleware_M10_OtherAnswersGoToTheCallerAtOnce(t *testing.T) {
 	})
 }
 
+// TestMiddleware_M10_WordsOfOtherServers: what is not clearly an invitation to repeat is an answer, and nonsense in a hint is none.
+func TestMiddleware_M10_WordsOfOtherServers(t *testing.T) {
+	t.Parallel()
+	for label, c := range map[string]struct {
+		said     map[string]any
+		attempts int
+	}{
+		"do not repeat":     {map[string]any{"status": "in_progress", "repeat_same_call": false}, 1},
+		"no word of it":     {map[string]any{"status": "outcome_unknown"}, 1},
+		"another status":    {map[string]any{"status": "tired", "repeat_same_call": true}, 1},
+		"below 0":           {map[string]any{"status": "unavailable", "repeat_same_call": true, "retry_after_seconds": -5}, 2},
+		"not a number":      {map[string]any{"status": "unavailable", "repeat_same_call": true, "retry_after_seconds": "soon"}, 2},
+		"longer than we go": {map[string]any{"status": "unavailable", "repeat_same_call": true, "retry_after_seconds": 1e300}, 1},
+	} {
+		t.Run(label, func(t *testing.T) {
+			lab(t, nil, func(t *testing.T, w *world, s *mcp.ClientSession) {
+				calls := 0
+				w.server.AddTool(&mcp.Tool{Name: "issue_refund", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					calls++
+					if calls > 1 {
+						return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
+					}
+					return &mcp.CallToolResult{Content: []mcp.Content{}, IsError: true, StructuredContent: c.said}, nil
+				})
+				start := time.Now()
+				r, err := call(inStep(t), s, 5)
+				if err != nil || calls != c.attempts || r.IsError != (c.attempts == 1) || time.Since(start) > 200*time.Millisecond {
+					t.Errorf("%v, %+v, %d calls in %v", err, r, calls, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
 // TestMiddleware_M10_NoIsNoAnswerToALostOne: the server did it, the answer was lost, and then it refuses: to the model
 // that must not sound like "nothing was done".
 func TestMiddleware_M10_NoIsNoAnswerToALostOne(t *testing.T) {

@@ -34,9 +34,6 @@ func (c *call) run(parent context.Context) (mcp.Result, error) {
 	for {
 		result, err := c.attempt(ctx)
 		heard := judge(result, err)
-		if parent.Err() != nil && err != nil {
-			heard.what = lost // the SDK says that the caller went, not how far the request had come
-		}
 		c.note(ctx, heard)
 		switch heard.what {
 		case answered:

@@ -21,7 +21,7 @@ func Middleware(cfg *Config) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, ok := req.GetParams().(*mcp.CallToolParams)
-			if method != methodCall || !ok || params == nil || asking(ctx) || params.Name == c.StatusTool || !c.Tools(params.Name) {
+			if method != methodCall || !ok || params == nil || params.Name == c.StatusTool || !c.Tools(params.Name) {
 				return next(ctx, method, req)
 			}
 			key, err := keyFor(ctx, params)

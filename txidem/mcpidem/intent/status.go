@@ -7,11 +7,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-type askingKey struct{}
-
-// asking reports that the call is our own question, which has no intent of its own and is not repeated.
-func asking(ctx context.Context) bool { return ctx.Value(askingKey{}) != nil }
-
 // clear asks the status tool before the call is made again, and reports whether it may be. A call that runs is waited for; one whose
 // record has expired must not be repeated, for it would run. Everything else, and a status tool that fails, leaves it to the
 // key: a call that was done is answered from its record.
@@ -37,13 +32,14 @@ func (c *call) clear(ctx context.Context) bool {
 	}
 }
 
-// ask goes through the session, not through next: the SDK puts the headers of the called tool on a request.
+// ask goes through the session, not through next: the SDK puts the headers of the called tool on a request. The middleware lets
+// calls of the status tool pass.
 func (c *call) ask(ctx context.Context) (map[string]any, error) {
 	session, ok := c.req.GetSession().(*mcp.ClientSession)
 	if !ok || session == nil {
 		return nil, fmt.Errorf("the request has no session")
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, askingKey{}, true), c.cfg.Attempt)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Attempt)
 	defer cancel()
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{
 		Name:      c.cfg.StatusTool,
