@@ -135,7 +135,8 @@ func TestMiddleware_M10_WordsOfOtherServers(t *testing.T) {
 		"longer than we go": {map[string]any{"status": "unavailable", "repeat_same_call": true, "retry_after_seconds": 1e300}, 1},
 	} {
 		t.Run(label, func(t *testing.T) {
-			lab(t, nil, func(t *testing.T, w *world, s *mcp.ClientSession) {
+			longest := func(n time.Duration) time.Duration { return n - 1 }
+			lab(t, intent.WithRandom(intent.Config{}, longest), func(t *testing.T, w *world, s *mcp.ClientSession) {
 				calls := 0
 				w.server.AddTool(&mcp.Tool{Name: "issue_refund", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					calls++
@@ -146,7 +147,7 @@ func TestMiddleware_M10_WordsOfOtherServers(t *testing.T) {
 				})
 				start := time.Now()
 				r, err := call(inStep(t), s, 5)
-				if err != nil || calls != c.attempts || r.IsError != (c.attempts == 1) || time.Since(start) > 200*time.Millisecond {
+				if err != nil || calls != c.attempts || r.IsError != (c.attempts == 1) || time.Since(start) != time.Duration(c.attempts-1)*200*time.Millisecond {
 					t.Errorf("%v, %+v, %d calls in %v", err, r, calls, time.Since(start))
 				}
 			})
@@ -164,6 +165,8 @@ func TestMiddleware_M10_NoIsNoAnswerToALostOne(t *testing.T) {
 			defer w.mu.Unlock()
 			w.stranger = errors.New("the token has expired")
 		},
+		"one who may not see it": func(w *world) { w.refuse("not_allowed") },
+		"a tool with a fault":    func(w *world) { w.refuse("tool_fault") },
 		"a protocol error": func(w *world) {
 			w.wire.mu.Lock()
 			defer w.wire.mu.Unlock()
@@ -181,6 +184,24 @@ func TestMiddleware_M10_NoIsNoAnswerToALostOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// refuse replaces the tool by one that says no.
+func (w *world) refuse(status string) {
+	w.server.AddTool(&mcp.Tool{Name: "issue_refund", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{}, IsError: true, StructuredContent: map[string]any{"status": status, "repeat_same_call": false}}, nil
+	})
+}
+
+// TestMiddleware_M10_StatusThatEndsTheSession: the SDK has only a text for it, so it is a question, soon.
+func TestMiddleware_M10_StatusThatEndsTheSession(t *testing.T) {
+	lab(t, nil, func(t *testing.T, w *world, s *mcp.ClientSession) {
+		w.wire.plan = []fault{unauthorized}
+		_, err := call(inStep(t), s, 5)
+		if unknown := wantUnknown(t, err); unknown.Attempts != 2 || !strings.Contains(err.Error(), "Unauthorized") {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // signIn is the client's way to authorise itself. People are asked, and they close the window.

@@ -13,13 +13,13 @@
 //
 // The key stands in the request's _meta, where no model can reach it, and is the same after a crash, on another worker and on
 // another session: txidem.IntentKey(run, step, tool). A key that the caller has put there already stays, and so do
-// the arguments; the caller's params are never written to.
+// the arguments; this package never writes to the caller's params (the SDK puts fields of its own into their _meta).
 //
 // A call whose answer is lost, whose attempt takes too long, or whose server says in progress, unavailable, over quota or
 // outcome unknown, is made again with the same key, after a pause that grows and is random in full
 // (between 0 and the bound), behind the time that the server asks for. Where there is a status tool it is asked first, for as long
 // as it says that the call is running. Every other answer, and a protocol error that refuses the request, goes to the
-// caller as it is.
+// caller as it is, unless an earlier attempt may have been done and it says nothing of that.
 //
 // It takes no longer than [Config].Deadline and the caller's context. If the outcome is not known by then, the error
 // is an [*OutcomeUnknownError], never a failure: the call may have been done. The same step may be repeated at any time, in
@@ -29,7 +29,7 @@
 //
 //   - Repeating is safe only for tools that the server protects, by mcpidem.AddTool, or that may be done twice. [Config].Tools
 //     must say which they are.
-//   - What the record outlives is the server's to say (24 hours by default): a step that is repeated later runs again.
+//   - How long the record is kept is the server's to say (24 hours by default): a step that is repeated later runs again.
 //   - A call is not repeated on a session that has ended: open a new session and call again in the same step.
 //   - An attempt ends after [Config].Attempt, progress notifications or not. In memory and over stdio that cancels the
 //     handler on the server, so a tool that always takes longer is never done. Attempt must exceed what the slowest tool takes.
