@@ -13,13 +13,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/internal/idemkey"
 	"github.com/txonce/txonce/txidem"
 )
 
 // Where a caller's key may stand. What the harness says beats what the model says (K02).
 const (
 	// MetaKey is the name under which a harness puts the idempotency key into a request's _meta.
-	MetaKey = "dev.txonce/idempotency-key"
+	MetaKey = idemkey.Meta
 	// HeaderKey is the HTTP header that is looked at next.
 	HeaderKey = "Idempotency-Key"
 )
