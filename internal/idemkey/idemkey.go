@@ -13,6 +13,13 @@ import (
 // Meta is the name of the key in the _meta of an MCP request.
 const Meta = "dev.txonce/idempotency-key"
 
+// Extension is the name under which a server and its tools say how calls are protected; Guarded is the class of a tool whose
+// calls are.
+const (
+	Extension = "dev.txonce/idempotency"
+	Guarded   = "guarded"
+)
+
 // Intent is the key of a step of a run.
 func Intent(run, step, tool string) string { return hash("intent", run, step, tool) }
 

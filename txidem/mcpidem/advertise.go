@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/internal/idemkey"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -17,7 +18,7 @@ import (
 //	windowSeconds     how long a call without one is
 //	metaKey, header   where a harness may put its key (server)
 //	class, key        "guarded", and whether the argument idempotency_key is "optional", "required" or "off" (tool)
-const Extension = "dev.txonce/idempotency"
+const Extension = idemkey.Extension
 
 func settings(policy txidem.Policy) map[string]any {
 	return map[string]any{"retentionSeconds": seconds(policy.Retention), "windowSeconds": seconds(policy.Window)}

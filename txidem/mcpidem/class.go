@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/internal/idemkey"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -16,9 +17,9 @@ import (
 type class string
 
 const (
-	classRead       class = "read"       // it changes nothing
-	classIdempotent class = "idempotent" // a second time changes nothing more: set a field, upsert by a stable id
-	classGuarded    class = "guarded"    // charge, refund, send, create, append: recorded, and done once
+	classRead       class = "read"          // it changes nothing
+	classIdempotent class = "idempotent"    // a second time changes nothing more: set a field, upsert by a stable id
+	classGuarded    class = idemkey.Guarded // charge, refund, send, create, append: recorded, and done once
 )
 
 // AddReadTool adds a tool that changes nothing, with the annotations that say so. It is the SDK's AddTool with two

@@ -1,6 +1,8 @@
 package intent_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -79,8 +81,55 @@ func TestMiddleware_BadConfigNamesTheField(t *testing.T) {
 					t.Errorf("want a panic that says %q, got %v", says, err)
 				}
 			}()
+			intent.Middleware(allTools(cfg))
+		}()
+	}
+	intent.Middleware(allTools(&intent.Config{MinBackoff: time.Minute})) // MaxBackoff is not below it then
+}
+
+// TestMiddleware_M10_SaysWhichToolsAreProtected: a default of all would call a tool twice that nobody protects.
+func TestMiddleware_M10_SaysWhichToolsAreProtected(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []*intent.Config{nil, {}} {
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "Config.Tools is missing") {
+					t.Errorf("want a panic that says what is missing, got %v", err)
+				}
+			}()
 			intent.Middleware(cfg)
 		}()
 	}
-	intent.Middleware(&intent.Config{MinBackoff: time.Minute}) // MaxBackoff is not below it then
+}
+
+func TestGuarded_M10_TakesTheServersWord(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t)
+	mcp.AddTool(w.server, &mcp.Tool{Name: "post"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, nil
+	})
+	here, there := mcp.NewInMemoryTransports()
+	serving, err := w.server.Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "harness", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), serving.Wait()); err != nil {
+			t.Error(err)
+		}
+	})
+	list, err := s.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded := intent.Guarded(list.Tools...)
+	for name, want := range map[string]bool{"issue_refund": true, "post": false, "get_status": false, "unknown": false} {
+		if guarded(name) != want {
+			t.Errorf("%s: %v", name, guarded(name))
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -9,8 +10,8 @@ import (
 
 // Config says which calls are repeated, and for how long. The zero value of a field means its default.
 type Config struct {
-	// Tools reports which tools are protected on the server, so that repeating a call of them is safe. Calls of all others pass
-	// untouched. Defaults to all.
+	// Tools reports which tools are protected on the server, so that repeating a call of them is safe: [Guarded] reads it from
+	// the server's own list. Calls of all others pass untouched. Mandatory: a tool that is not protected would be called twice.
 	Tools func(name string) bool
 
 	// Require refuses calls of protected tools whose context names no intent, instead of letting them pass. Defaults to false.
@@ -66,7 +67,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("intent: Config.MinBackoff is %v, above MaxBackoff, which is %v", c.MinBackoff, c.MaxBackoff)
 	}
 	if c.Tools == nil {
-		c.Tools = func(string) bool { return true }
+		return c, errors.New("intent: Config.Tools is missing; say which tools the server protects, such as by Guarded")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

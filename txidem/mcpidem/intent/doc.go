@@ -1,7 +1,8 @@
 // Package intent is the caller's side of package mcpidem: a sending middleware for clients of the official MCP Go SDK that
 // gives each tool call the key of its intent and repeats it until it has an answer.
 //
-//	client.AddSendingMiddleware(intent.Middleware(&intent.Config{Tools: writes, StatusTool: "get_status"}))
+//	list, err := session.ListTools(ctx, nil)
+//	client.AddSendingMiddleware(intent.Middleware(&intent.Config{Tools: intent.Guarded(list.Tools...), StatusTool: "get_status"}))
 //	…
 //	ctx = intent.WithStep(ctx, run, step) // both from the checkpoint
 //	result, err := session.CallTool(ctx, params)

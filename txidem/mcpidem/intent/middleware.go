@@ -10,9 +10,9 @@ import (
 const methodCall = "tools/call"
 
 // Middleware makes the sending middleware for clients: client.AddSendingMiddleware(intent.Middleware(cfg)). It serves all
-// sessions of a client, and several clients, at once. A nil cfg means the defaults.
+// sessions of a client, and several clients, at once.
 //
-// Like the SDK's AddTool it panics on what cannot be meant: a duration below 0, a MinBackoff above MaxBackoff.
+// Like the SDK's AddTool it panics on what cannot be meant: no Config.Tools, a duration below 0, a MinBackoff above MaxBackoff.
 func Middleware(cfg *Config) mcp.Middleware {
 	c, err := cfg.withDefaults()
 	if err != nil {

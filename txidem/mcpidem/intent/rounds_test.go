@@ -38,7 +38,7 @@ func confirming() *world {
 func (w *world) openPeople(t testing.TB, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, options)
-	client.AddSendingMiddleware(intent.Middleware(nil))
+	client.AddSendingMiddleware(intent.Middleware(allTools(nil)))
 	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: "http://mcp.test", HTTPClient: &http.Client{Transport: w.wire.over(w.direct(&mcp.StreamableHTTPOptions{Stateless: true}))}, DisableStandaloneSSE: true,
 	}, nil)

@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
 	"github.com/txonce/txonce/txidem/mcpidem/intent"
@@ -57,7 +58,7 @@ func (w *world) effect(ctx context.Context, _ pgx.Tx, in refund) (receipt, error
 	w.mu.Unlock()
 	if handle != nil {
 		if err := handle(ctx, in); err != nil {
-			return receipt{}, err
+			return receipt{}, ofThisCall(ctx, err)
 		}
 	}
 	w.mu.Lock()
@@ -140,7 +141,7 @@ func (w *world) open(t testing.TB, url string, next http.RoundTripper, cfg *inte
 func (w *world) openAs(t testing.TB, transport mcp.Transport, cfg *intent.Config) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
-	client.AddSendingMiddleware(intent.Middleware(cfg))
+	client.AddSendingMiddleware(intent.Middleware(allTools(cfg)))
 	session, err := client.Connect(t.Context(), transport, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -359,4 +360,31 @@ func wantUnknown(t testing.TB, err error) *intent.OutcomeUnknownError {
 func said(r *mcp.CallToolResult) map[string]any {
 	content, _ := r.StructuredContent.(map[string]any)
 	return content
+}
+
+// ofThisCall is err as the store says it of the call in ctx.
+func ofThisCall(ctx context.Context, err error) error {
+	this, ok := toolcall.FromContext(ctx)
+	var running *txidem.InProgressError
+	var expired *txidem.ExpiredError
+	switch {
+	case !ok:
+	case errors.As(err, &running):
+		return &txidem.InProgressError{ID: this.ID, Tool: this.Tool, RetryAfter: running.RetryAfter}
+	case errors.As(err, &expired):
+		return &txidem.ExpiredError{ID: this.ID, Tool: this.Tool}
+	}
+	return err
+}
+
+// allTools is cfg for servers all of whose tools are protected, where it does not say which are.
+func allTools(cfg *intent.Config) *intent.Config {
+	c := intent.Config{}
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Tools == nil {
+		c.Tools = func(string) bool { return true }
+	}
+	return &c
 }
