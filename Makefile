@@ -68,8 +68,8 @@ fmt: $(BIN)/gofumpt ## Format the code
 
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for T=30s
-	@for f in $$(grep -hoE '^func Fuzz[A-Za-z]+' internal/canonjson/*_test.go | cut -c6-); do \
-		$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(T),30s) ./internal/canonjson || exit 1; done
+	@for p in canonjson keyheader; do for f in $$(grep -hoE '^func Fuzz[A-Za-z]+' internal/$$p/*_test.go | cut -c6-); do \
+		$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(T),30s) ./internal/$$p || exit 1; done; done
 
 .PHONY: clean
 clean: ## Remove what was built

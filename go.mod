@@ -4,6 +4,7 @@ go 1.26
 
 require (
 	github.com/cockroachdb/apd/v3 v3.2.3
+	github.com/dunglas/httpsfv v1.1.2
 	github.com/fergusstrange/embedded-postgres v1.34.0
 	github.com/go-json-experiment/json v1.27.2
 	github.com/golang-migrate/migrate/v4 v4.20.1

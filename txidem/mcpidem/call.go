@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/canonjson"
+	"github.com/txonce/txonce/internal/keyheader"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -21,7 +21,7 @@ const (
 	// MetaKey is the name under which a harness puts the idempotency key into a request's _meta.
 	MetaKey = "dev.txonce/idempotency-key"
 	// HeaderKey is the HTTP header that is looked at next.
-	HeaderKey = "Idempotency-Key"
+	HeaderKey = keyheader.Name
 )
 
 // rawHandler is a tool's handler behind its types.
@@ -105,7 +105,11 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		case len(headers) > 1:
 			return bad(statusBadKey, "The request has more than one header Idempotency-Key.")
 		case len(headers) == 1 && headers[0] != "":
-			key, origin = unquote(headers[0]), fromHarness
+			given, err := keyheader.Parse(headers)
+			if err != nil {
+				return bad(statusBadKey, fmt.Sprintf("The key in the header cannot be read: %v.", err))
+			}
+			key, origin = given, fromHarness
 		}
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
@@ -119,15 +123,6 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
 	return key, origin, args, nil
-}
-
-// unquote reads a key that is written as a string of a structured field, as the draft for the header wants it: "abc" and
-// abc are one key. Everything else is taken as it is.
-func unquote(header string) string {
-	if len(header) < 2 || header[0] != '"' || header[len(header)-1] != '"' {
-		return header
-	}
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(header[1 : len(header)-1])
 }
 
 // failed says in the model's words what err means. A protocol error that the handler made stays one.

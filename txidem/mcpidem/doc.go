@@ -31,6 +31,6 @@
 // Handlers that elicit input or return a result of their own making are not supported yet. Integers above 2^53 reach
 // the handler exactly, but many clients cannot send them: prefer strings for ids and money.
 //
-// The package knows MCP and no SQL. It may import txidem, toolcall, internal/canonjson, the types of pgx, the MCP SDK with
+// The package knows MCP and no SQL. It may import txidem, toolcall, internal/canonjson, internal/keyheader, the types of pgx, the MCP SDK with
 // its JSON Schema, and the JSON library that canonjson uses.
 package mcpidem
