@@ -58,8 +58,8 @@ type Config struct {
 	Record func(status int) bool
 
 	// Headers are response headers that are kept with the response, beside Cache-Control, Content-Disposition,
-	// Content-Encoding, Content-Language, Content-Location, Content-Type, ETag, Expires, Last-Modified, Link, Location, Retry-After
-	// and Vary. Those that belong to one connection or to one session, such as Set-Cookie, are refused. Defaults to none.
+	// Content-Encoding, Content-Language, Content-Location, Content-Type, ETag, Expires, Last-Modified, Link, Location, Retry-After,
+	// Vary and X-Content-Type-Options. Those that belong to one connection or to one session, such as Set-Cookie, are refused. Defaults to none.
 	Headers []string
 
 	// MaxBody is the size in bytes above which a body is refused with 413. Defaults to 1 MiB. A body of JSON above 4 MiB is
@@ -159,7 +159,7 @@ func loggerOr(log *slog.Logger) *slog.Logger {
 func keptHeaders(more []string) ([]string, error) {
 	kept := []string{
 		"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Type", "Etag",
-		"Expires", "Last-Modified", "Link", "Location", "Retry-After", "Vary",
+		"Expires", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
 	for _, name := range more {
 		name = textproto.CanonicalMIMEHeaderKey(name)
