@@ -16,12 +16,13 @@ type bodyReader struct {
 	timeout time.Duration
 }
 
-func newBodyReader(most int64, timeout time.Duration) (bodyReader, error) {
+// newBodyReader gives the zero values their defaults. config is the type that has the fields, for errors.
+func newBodyReader(config string, most int64, timeout time.Duration) (bodyReader, error) {
 	switch {
 	case most < 0:
-		return bodyReader{}, fmt.Errorf("httpidem: Config.MaxBody is %d; it must be a number of bytes above 0", most)
+		return bodyReader{}, fmt.Errorf("httpidem: %s.MaxBody is %d; it must be a number of bytes above 0", config, most)
 	case timeout < 0:
-		return bodyReader{}, fmt.Errorf("httpidem: Config.BodyTimeout is %v; it must be above 0", timeout)
+		return bodyReader{}, fmt.Errorf("httpidem: %s.BodyTimeout is %v; it must be above 0", config, timeout)
 	case most == 0:
 		most = 1 << 20
 	}

@@ -84,7 +84,7 @@ func Webhook(store *txidem.Store, cfg *WebhookConfig, h func(ctx context.Context
 	if _, err := store.PolicyFor(&policy); err != nil {
 		return nil, fmt.Errorf("httpidem: WebhookConfig.Policy: %w", err)
 	}
-	reader, err := newBodyReader(cfg.MaxBody, cfg.BodyTimeout)
+	reader, err := newBodyReader("WebhookConfig", cfg.MaxBody, cfg.BodyTimeout)
 	if err != nil {
 		return nil, err
 	}
