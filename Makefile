@@ -29,7 +29,7 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem
+	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)

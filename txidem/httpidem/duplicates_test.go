@@ -124,7 +124,7 @@ func TestHandler_R15_NoProtectionIsStillAResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t, &httpidem.Config{Policy: &txidem.Policy{Disabled: true}}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) error {
 		if r.PathValue("id") == "B-1" {
-			http.Error(w, "no", 422)
+			http.Error(w, "no", http.StatusUnprocessableEntity)
 			return nil
 		}
 		return created(w, r, tx)

@@ -79,7 +79,7 @@ func TestHandler_H02_WhatBecomesOfEachStatus(t *testing.T) {
 		}, 500, "", 0, false},
 		{"422 behind an error of SQL", func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) error {
 			if _, err := tx.Exec(r.Context(), `select 1/0`); err != nil {
-				http.Error(w, "no such order", 422)
+				http.Error(w, "no such order", http.StatusUnprocessableEntity)
 			}
 			return nil
 		}, 422, "", 0, true},

@@ -40,7 +40,7 @@ func TestHandler_H04_WhatCannotWaitIsRefused(t *testing.T) {
 		}, 500, "no streaming\n"},
 		"hijack, and say so": {func(w http.ResponseWriter, _ *http.Request, _ pgx.Tx) error {
 			if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
-				http.Error(w, "no upgrade", 501)
+				http.Error(w, "no upgrade", http.StatusNotImplemented)
 			}
 			return nil
 		}, 501, "no upgrade\n"},
