@@ -38,15 +38,10 @@ func (b bodyReader) read(w http.ResponseWriter, r *http.Request) ([]byte, *probl
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	conn := http.NewResponseController(w)
-	limited := conn.SetReadDeadline(time.Now().Add(b.timeout)) == nil
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.timeout)) // net/http takes it back behind the body
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.most))
 	var large *http.MaxBytesError
 	switch {
-	case err == nil && limited:
-		// net/http reads on behind the body, to notice a client that leaves; the deadline would look like one.
-		_ = conn.SetReadDeadline(time.Time{})
-		return body, nil
 	case err == nil:
 		return body, nil
 	case errors.As(err, &large):

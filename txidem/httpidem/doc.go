@@ -19,7 +19,8 @@
 //	responds with another 4xx, or with 5xx   rolled back      runs
 //	returns another error, or panics         rolled back      runs
 //
-// A replay is the status, the kept headers and the body of the first response, byte for byte, and
+// What is recorded is a document {"status", "header", "body"}; for a 4xx it is the message of a failure whose code is http_ and the
+// status. A replay is the status, the kept headers and the body of the first response, byte for byte, and
 // "Idempotent-Replayed: true".
 //
 // Two requests are the same when the caller ([Config].Scope), the operation (method and route) and the key are. The key is

@@ -120,7 +120,6 @@ func (rec *recorder) end(kept []string) (*response, error) {
 		return nil, fmt.Errorf("hijack: %w", ErrUnsupported)
 	}
 	rec.choose(http.StatusOK)
-	rec.over = true
 	if rec.trails() {
 		return nil, fmt.Errorf("trailers: %w", ErrUnsupported)
 	}

@@ -62,7 +62,8 @@ const webhookRetention = 30 * 24 * time.Hour
 //
 // An error that h returns, or a panic, rolls back and answers 500, or 503 where the database is at fault or the event is being
 // processed: the source tries again. One made by [txidem.Fail] says that no further try will help: what h wrote is
-// rolled back, the failure is recorded and logged, and the source hears 200, for the event is settled.
+// rolled back, the failure is recorded and logged, and the source hears 200, for the event is settled. So it does of an
+// event whose record has expired, under Policy.OnExpired = Refuse.
 func Webhook(store *txidem.Store, cfg *WebhookConfig, h func(ctx context.Context, tx pgx.Tx, ev Event) error) (http.Handler, error) {
 	switch {
 	case store == nil:
