@@ -18,9 +18,11 @@ import (
 func TestHandler_H02_RecordThatIsNoResponse(t *testing.T) {
 	t.Parallel()
 	for name, record := range map[string]func(context.Context, pgx.Tx) (json.RawMessage, error){
-		"another answer":            func(context.Context, pgx.Tx) (json.RawMessage, error) { return json.RawMessage(`{"secret":1}`), nil },
-		"no object":                 func(context.Context, pgx.Tx) (json.RawMessage, error) { return json.RawMessage(`"secret"`), nil },
-		"another failure":           func(context.Context, pgx.Tx) (json.RawMessage, error) { return nil, txidem.Fail("bad_amount", "secret") },
+		"another answer": func(context.Context, pgx.Tx) (json.RawMessage, error) { return json.RawMessage(`{"secret":1}`), nil },
+		"no object":      func(context.Context, pgx.Tx) (json.RawMessage, error) { return json.RawMessage(`"secret"`), nil },
+		"another failure": func(context.Context, pgx.Tx) (json.RawMessage, error) {
+			return nil, txidem.Fail("bad_amount", "secret")
+		},
 		"a failure of our own kind": func(context.Context, pgx.Tx) (json.RawMessage, error) { return nil, txidem.Fail("http_422", "secret") },
 	} {
 		store := memory(t, nil)
