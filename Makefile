@@ -29,7 +29,7 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem
+	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
@@ -68,8 +68,8 @@ fmt: $(BIN)/gofumpt ## Format the code
 
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for T=30s
-	@for f in $$(grep -hoE '^func Fuzz[A-Za-z]+' internal/canonjson/*_test.go | cut -c6-); do \
-		$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(T),30s) ./internal/canonjson || exit 1; done
+	@for p in canonjson keyheader; do for f in $$(grep -hoE '^func Fuzz[A-Za-z]+' internal/$$p/*_test.go | cut -c6-); do \
+		$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(T),30s) ./internal/$$p || exit 1; done; done
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -20,12 +20,14 @@ var allowed = map[string][]string{
 	".":                       {},
 	"toolcall":                {"github.com/jackc/pgx/v5"},
 	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", module + "/internal/idemkey", module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
-	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/idemkey", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
+	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/idemkey", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
 	"txidem/mcpidem/intent":   {module + "/internal/idemkey", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/idemkey":        {},
+	"txidem/httpidem":         {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/standard-webhooks/standard-webhooks/libraries/go"},
+	"internal/keyheader":      {"github.com/dunglas/httpsfv"},
 	"internal/sqltext":        {},
 	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
 	"internal/devpg/withpg":   {module + "/internal/devpg"},
@@ -35,6 +37,7 @@ var allowed = map[string][]string{
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
 	"internal/dbtest/eachway": {module + "/internal/dbtest"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
+	"examples/webhooks":       {"..."}, // a program, as above
 	"examples/sqlc":           {module + "/txidem", module + "/examples/sqlc/db", "github.com/jackc/pgx/v5"},
 	"examples/sqlc/db":        {"github.com/jackc/pgx/v5/..."},
 }

@@ -79,6 +79,9 @@ func TestAddTool_K02_KeyFromTheHeader(t *testing.T) {
 	if r := call(`{"order":"A","cents":1}`, "", "abc", "def"); status(r) != "bad_key" {
 		t.Errorf("two headers: %v %s", status(r), text(r))
 	}
+	if r := call(`{"order":"A","cents":1}`, "", `"abc`); status(r) != "bad_key" {
+		t.Errorf("half a quotation: %v %s", status(r), text(r))
+	}
 	if n := b.effects(); n != 1 {
 		t.Errorf("%d effects", n)
 	}

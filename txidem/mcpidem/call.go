@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/canonjson"
 	"github.com/txonce/txonce/internal/idemkey"
+	"github.com/txonce/txonce/internal/keyheader"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -22,7 +22,7 @@ const (
 	// MetaKey is the name under which a harness puts the idempotency key into a request's _meta.
 	MetaKey = idemkey.Meta
 	// HeaderKey is the HTTP header that is looked at next.
-	HeaderKey = "Idempotency-Key"
+	HeaderKey = keyheader.Name
 )
 
 // handler runs a call in one of the ways of txidem. gate is nil, or what it is to return in place of having an effect.
@@ -103,10 +103,10 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 			key, origin = given, fromModel
 		}
 	}
-	switch header, given, problem := headerKey(req); {
-	case problem != "":
-		return bad(statusBadKey, problem)
-	case given:
+	switch header, err := headerKey(req); {
+	case err != nil:
+		return bad(statusBadKey, fmt.Sprintf("The key in the header cannot be used: %v.", err))
+	case header != "":
 		key, origin = header, fromHarness
 	}
 	if meta, found := req.Params.Meta[MetaKey]; found {
@@ -122,31 +122,17 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 	return key, origin, args, nil
 }
 
-// headerKey is the key in the request's header, if there is one. An empty header is none, as a proxy leaves one that it has cleared.
-func headerKey(req *mcp.CallToolRequest) (key string, given bool, problem string) {
+// headerKey is the key in the request's header, if there is one. An empty header is none, as a proxy leaves one that it has
+// cleared; an empty string in quotation marks is a mistake, for it would take the model's key away and put none in its place.
+func headerKey(req *mcp.CallToolRequest) (key string, err error) {
 	if req.Extra == nil {
-		return "", false, ""
+		return "", nil
 	}
 	headers := req.Extra.Header.Values(HeaderKey)
-	switch {
-	case len(headers) > 1:
-		return "", false, "The request has more than one header Idempotency-Key."
-	case len(headers) == 0 || headers[0] == "":
-		return "", false, ""
+	if len(headers) == 1 && headers[0] == "" {
+		return "", nil
 	}
-	if key = unquote(headers[0]); key == "" { // it would take the model's key away, and put none in its place
-		return "", false, "The header Idempotency-Key is an empty string: it must have 1 to 255 characters."
-	}
-	return key, true, ""
-}
-
-// unquote reads a key that is written as a string of a structured field, as the draft for the header wants it: "abc" and
-// abc are one key. Everything else is taken as it is.
-func unquote(header string) string {
-	if len(header) < 2 || header[0] != '"' || header[len(header)-1] != '"' {
-		return header
-	}
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(header[1 : len(header)-1])
+	return keyheader.Parse(headers)
 }
 
 // failed says in the model's words what err means. A protocol error that the handler made stays one.

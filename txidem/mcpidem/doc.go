@@ -68,6 +68,6 @@
 // handler that asks the client something by ServerSession.Elicit holds its transaction open meanwhile, for at most Policy.IdleInTx:
 // return InputRequests from AddToolRaw, or use Confirm.
 //
-// The package knows MCP and no SQL. It may import txidem, toolcall, internal/canonjson, internal/idemkey, the types of pgx,
-// the MCP SDK with its JSON Schema, and the JSON library that canonjson uses.
+// The package knows MCP and no SQL. It may import txidem, toolcall, internal/canonjson, internal/idemkey, internal/keyheader, the
+// types of pgx, the MCP SDK with its JSON Schema, and the JSON library that canonjson uses.
 package mcpidem
