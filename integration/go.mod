@@ -13,6 +13,7 @@ require (
 )
 
 require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/fergusstrange/embedded-postgres v1.34.0 // indirect
 	github.com/go-json-experiment/json v1.27.2 // indirect
 	github.com/golang-migrate/migrate/v4 v4.20.1 // indirect

@@ -1,6 +1,7 @@
 package mcpidem
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,7 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
-	if d.cfg.Key != KeyOff {
+	if d.cfg.Key != KeyOff && mayHaveKey(args) {
 		given, found, rest, err := canonjson.TakeString(args, keyArgument)
 		switch {
 		case errors.Is(err, canonjson.ErrNotString):
@@ -120,6 +121,12 @@ func (d *definition) keyAndArguments(req *mcp.CallToolRequest) (key string, orig
 		return bad(statusBadKey, "This tool needs the argument idempotency_key: choose a new key, such as a UUID, for this intent, and give the same key each time you repeat this call.")
 	}
 	return key, origin, args, nil
+}
+
+// mayHaveKey reports whether the reserved argument can be among the arguments, whose names may have escapes: most have none, and
+// are not read for it.
+func mayHaveKey(args []byte) bool {
+	return bytes.Contains(args, []byte(keyArgument)) || bytes.IndexByte(args, '\\') >= 0
 }
 
 // headerKey is the key in the request's header, if there is one. An empty header is none, as a proxy leaves one that it has

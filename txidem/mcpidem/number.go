@@ -38,7 +38,11 @@ func plainIntegers(args json.RawMessage) json.RawMessage {
 }
 
 func afterString(args []byte, i int) int {
-	for i++; i < len(args) && args[i] != '"'; i++ {
+	i++
+	if end := bytes.IndexByte(args[i:], '"'); end >= 0 && bytes.IndexByte(args[i:i+end], '\\') < 0 {
+		return i + end + 1 // most strings
+	}
+	for ; i < len(args) && args[i] != '"'; i++ {
 		if args[i] == '\\' {
 			i++
 		}
@@ -47,8 +51,12 @@ func afterString(args []byte, i int) int {
 }
 
 func afterNumber(args []byte, i int) int {
-	for i < len(args) && strings.IndexByte("+-.0123456789eE", args[i]) >= 0 {
-		i++
+	for ; i < len(args); i++ {
+		switch c := args[i]; {
+		case '0' <= c && c <= '9', c == '.', c == '-', c == '+', c == 'e', c == 'E':
+		default:
+			return i
+		}
 	}
 	return i
 }

@@ -24,9 +24,9 @@ var errArguments = errors.New("validating \"arguments\"")
 
 // input is what a tool takes.
 type input struct {
-	resolved  *jsonschema.Resolved // without the reserved argument
-	published *jsonschema.Schema   // with it
-	defaults  bool                 // the schema may have some
+	validator                    // without the reserved argument
+	published *jsonschema.Schema // with it
+	defaults  bool               // the schema may have some
 }
 
 // inputFor is for the given type, or, where that is nil, for the tool's schema alone.
@@ -55,7 +55,7 @@ func inputFor(t *mcp.Tool, key KeyArgument, unprotected bool, in reflect.Type) (
 		return nil, fmt.Errorf("input schema: %w", err)
 	}
 	return &input{
-		resolved:  resolved,
+		validator: validator{resolved, shapeOf(schema)},
 		published: withKeyArgument(schema, key, unprotected),
 		defaults:  bytes.Contains(text, []byte(`"default":`)),
 	}, nil
@@ -102,7 +102,7 @@ func (in *input) normal(args json.RawMessage) (json.RawMessage, error) {
 		err = in.resolved.ApplyDefaults(&values)
 	}
 	if err == nil {
-		err = in.resolved.Validate(values)
+		err = in.validate(values)
 	}
 	if err == nil && in.defaults {
 		args, err = withDefaults(args, values)
@@ -142,8 +142,8 @@ func unmarshalExactNames(data []byte, target any) error {
 
 // output is what a tool answers.
 type output struct {
-	schema   *jsonschema.Schema // nil if the tool promises nothing
-	resolved *jsonschema.Resolved
+	schema *jsonschema.Schema // nil if the tool promises nothing
+	validator
 }
 
 func outputFor(t *mcp.Tool, out reflect.Type) (*output, error) {
@@ -158,7 +158,7 @@ func outputFor(t *mcp.Tool, out reflect.Type) (*output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("output schema: %w", err)
 	}
-	return &output{schema: schema, resolved: resolved}, nil
+	return &output{schema, validator{resolved, shapeOf(schema)}}, nil
 }
 
 // encode makes the answer's bytes and checks them, while there is a transaction to roll back: the SDK would check
@@ -185,7 +185,7 @@ func (o *output) encode(out any) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return nil, fmt.Errorf("%w: %w", txidem.ErrAnswer, err)
 	}
-	if err := o.resolved.Validate(value); err != nil {
+	if err := o.validate(value); err != nil {
 		return nil, fmt.Errorf("%w: it does not fit the tool's output schema: %w", txidem.ErrAnswer, err)
 	}
 	return raw, nil
