@@ -224,6 +224,9 @@ func TestAddTool_K02_WhereTheKeyStands(t *testing.T) {
 	if id(argument) != meta || !replayed(argument) {
 		t.Errorf("the argument and _meta name two calls: %v", argument)
 	}
+	if escaped := b.call(s, `{"order":"A-1","cents":1,"idempotency\u005fkey":"k"}`, ""); id(escaped) != meta || !replayed(escaped) {
+		t.Errorf("the argument with an escape in its name: %s", text(escaped))
+	}
 	both := b.call(s, `{"order":"A-1","cents":1,"idempotency_key":"model"}`, "k")
 	if id(both) != meta {
 		t.Error("the model's key beats the harness's")
