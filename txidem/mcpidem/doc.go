@@ -57,7 +57,8 @@
 //
 // # Transports
 //
-// All of the SDK's, and all its revisions of the protocol. On Streamable HTTP, a client that hangs up does not stop the handler
+// All of the SDK's, and all its revisions of the protocol. A stateful Streamable HTTP server cannot speak 2026-07-28, and some clients do
+// not fall back by themselves when they hear so: set ServerOptions.SupportedProtocolVersions to the older ones there. On Streamable HTTP, a client that hangs up does not stop the handler
 // unless PropagateRequestCancellation is set: either is safe, since a cancelled call is rolled back, or committed and replayed.
 // Clients that give a progress token hear each 5 seconds that their call goes on ([Config].Progress), also while it waits for
 // another one that is the same.
