@@ -1,6 +1,7 @@
 package canonjson
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"strconv"
@@ -74,7 +75,8 @@ type part struct {
 }
 
 func (o *outline) grow() {
-	o.parts = append(make([]part, 0, MaxLeaves), part{hi: len(o.text)})
+	most := 1 + bytes.Count(o.text, []byte{','}) + bytes.Count(o.text, []byte{':'}) // a small document needs little
+	o.parts = append(make([]part, 0, min(MaxLeaves, most)), part{hi: len(o.text)})
 	leaves, size, effort := 1, 2+1+hashSize, 0
 	for i := 0; i < len(o.parts); i++ {
 		p := o.parts[i]
