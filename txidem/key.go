@@ -8,5 +8,6 @@ import "github.com/txonce/txonce/internal/idemkey"
 func IntentKey(run, step, tool string) string { return idemkey.Intent(run, step, tool) }
 
 // BusinessKey makes the key of what the call means, such as BusinessKey("refund", order, line): two calls for the same
-// thing are one, whoever asks. Put in whatever makes two legitimate calls differ.
+// thing are one, in whichever run or session they are made, where scope and tool are the same too. Put in whatever makes
+// two legitimate calls differ.
 func BusinessKey(parts ...string) string { return idemkey.Business(parts...) }

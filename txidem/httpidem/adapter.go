@@ -50,7 +50,9 @@ type Config struct {
 
 	// Operation names what is called, in at most 255 bytes of printable text: the same key for another operation is another
 	// request. It must tell apart what a prefix tells apart that was stripped. Defaults to the method and the pattern that
-	// http.ServeMux or chi has matched; in front of those there is none, and the path takes its place.
+	// http.ServeMux or chi has matched; in front of those there is none, and the path takes its place. Middleware that runs when only a
+	// prefix has been matched (Use in a chi subrouter, a ServeMux in another one) takes all behind the prefix for one
+	// operation, such as "POST /api/*": put it on the routes, in chi by With or Group.
 	Operation func(*http.Request) string
 
 	// Record reports whether a response with this status, 400 to 499, is a property of the request, so that the same request

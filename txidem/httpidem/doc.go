@@ -26,18 +26,22 @@
 // Two requests are the same when the caller ([Config].Scope), the operation (method and route) and the key are. The key is
 // that of the header Idempotency-Key, as draft-ietf-httpapi-idempotency-key-header-07 has it: "abc" and abc are one key. What
 // the request asks for is compared: method, path, query and body, where a body of JSON counts as a value and every other one as
-// bytes. Its arguments, for the paths of [Config].Rules and of a mismatch, are
+// bytes. JSON is what the header Content-Type says is JSON: application/json, or a type that ends in +json. The request's
+// arguments, for the paths of [Config].Rules and of a mismatch, are
 //
 //	{"method": "POST", "path": "/refunds", "query": {"dry": ["1"]}, "body": {"order": "A-1", "cents": 1050}}
 //
-// with "body_sha256" in place of "body" where the body is not JSON that has one meaning.
+// with "body_sha256" in place of "body" where the body is not JSON that has one meaning; rules for parts of the body do not
+// apply to it then.
 //
 // # Refusals
 //
-// Each is a problem document (RFC 9457, application/problem+json) whose type ends in a word for programs. Its members say the
-// rest: call_id, retry_after_seconds (the header Retry-After as well), repeat_same_call, differing_arguments.
+// Each is a problem document (RFC 9457, application/problem+json) whose type is "tag:txonce.dev,2026:" and a word for programs.
+// Its members say the rest: repeat_same_call (whether to repeat it with the same key), retry_after_seconds (the header
+// Retry-After as well), code (that of txidem.Fail), call_id, differing_arguments.
 //
-//	400 no_key, bad_key, bad_body     the request must be corrected
+//	400 no_key, bad_key               the request must be corrected
+//	400 bad_body                      the body ended too early; repeat with the same key
 //	401 no_caller, bad_signature      Config.Scope or the Verifier refused it
 //	403 not_allowed                   txidem.Config.Authorize refused the replay
 //	408 slow_body, 413 large_body     see Config.BodyTimeout and Config.MaxBody
@@ -49,6 +53,7 @@
 //	500 fault, not_done               the handler or the set-up; nothing is recorded
 //	500 failed                        recorded: the handler committed by itself
 //	503 unavailable, outcome_unknown  the database; repeat with the same key
+//	503 not_done                      the request's context ended; repeat with the same key
 //
 // What the database said and what a handler panicked with goes to [Config].Logger only.
 //

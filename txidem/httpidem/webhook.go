@@ -40,9 +40,9 @@ type WebhookConfig struct {
 
 // Event is a webhook whose signature is good.
 type Event struct {
-	ID     string
-	Header http.Header
-	Body   []byte // as it came
+	ID     string      // as the Verifier returned it: the key of the call
+	Header http.Header // of this delivery
+	Body   []byte      // as it came
 }
 
 // WebhookTool is the name under which events are recorded, in the scope of their source.

@@ -44,7 +44,7 @@ type Adapter struct {
 	statusTool string
 }
 
-// New makes an adapter. It returns an error where the config leaves open who is calling.
+// New makes an adapter. It returns an error that names the field for a bad config, such as one that leaves open who is calling.
 func New(server *mcp.Server, store *txidem.Store, cfg *Config) (*Adapter, error) {
 	switch {
 	case server == nil:
@@ -76,7 +76,8 @@ func New(server *mcp.Server, store *txidem.Store, cfg *Config) (*Adapter, error)
 }
 
 // UseStatusTool names the tool of the server that tells how a call ended, given its id (argument "id"): the texts of
-// calls whose outcome is open then point to it. It is for the package that adds such a tool.
+// calls whose outcome is open then point to it. Package intent asks such a tool by tool and idempotency_key instead. It is for
+// the package that adds such a tool.
 func (a *Adapter) UseStatusTool(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -231,6 +231,9 @@ func TestAddTool_K02_WhereTheKeyStands(t *testing.T) {
 	if id(both) != meta {
 		t.Error("the model's key beats the harness's")
 	}
+	if other := b.call(s, args, "another"); id(other) == meta || replayed(other) {
+		t.Error("the same arguments under another key are the earlier call")
+	}
 	derived := b.call(s, args, "")
 	if id(derived) == meta || replayed(derived) {
 		t.Error("a call without a key meets one with a key")

@@ -11,11 +11,10 @@ import (
 )
 
 type nested struct {
-	N    int               `json:"n"`
-	Next *nested2          `json:"next,omitempty"`
-	List []nested2         `json:"list"`
-	Map  map[string]string `json:"map,omitempty"`
-	At   time.Time         `json:"at"`
+	N    int       `json:"n"`
+	Next *nested2  `json:"next,omitempty"`
+	List []nested2 `json:"list"`
+	At   time.Time `json:"at"`
 }
 
 type nested2 struct {
@@ -47,6 +46,7 @@ func TestShape_M03_AgreesWithTheValidator(t *testing.T) {
 		shaped bool
 	}{
 		"a struct":       {typed(nested2{}), true},
+		"nested structs": {typed(nested{}), true},
 		"twenty fields":  {typed(order{}), true},
 		"an open object": {hand(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":["string","null"]}},"required":["n"]}`), true},
 		"numbers":        {hand(`{"type":"array","items":{"type":"number"}}`), true},

@@ -94,8 +94,11 @@ func guarded[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, h func(ctx c
 
 // AddLeasedTool adds a tool whose effect is outside the database and must be answered synchronously, such as a payment: see
 // [txidem.RunLeased] for what do and ask promise each other. do finds the key for the other system in its context
-// (toolcall.FromContext, DownstreamKey); ask may be nil. Arguments that do not fit are refused before do; a result that
-// does not fit is found out behind the effect, and blocks the call like an attempt that was cut off. Else as [AddToolWith].
+// (toolcall.FromContext, DownstreamKey). An error of do leaves open what happened, as if the attempt had been
+// cut off, unless txidem.Fail made it (recorded) or txidem.NotDone did (the next call runs). ask finds out what became of
+// such an attempt; it may be nil, and then Policy.OnLeaseLost decides, which blocks the call by default. Arguments that do
+// not fit are refused before do; a result that does not fit is found out behind the effect, and counts as an attempt that
+// was cut off. Else as [AddToolWith].
 func AddLeasedTool[In, Out any](a *Adapter, t *mcp.Tool, cfg *ToolConfig, do func(ctx context.Context, in In) (Out, error), ask func(ctx context.Context, in In) (answer Out, found bool, err error)) {
 	def := mustDefine(a, t, cfg, reflect.TypeFor[In](), reflect.TypeFor[Out](), do != nil)
 	def.handle = func(ctx context.Context, _ *mcp.CallToolRequest, call txidem.Request, gate error) (txidem.Result[json.RawMessage], error) {

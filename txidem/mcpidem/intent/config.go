@@ -28,8 +28,11 @@ type Config struct {
 	// 200 milliseconds and 5 seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	// StatusTool is the server's tool that tells what became of a call, such as get_status. It is asked after an attempt whose
-	// outcome is not known, with the arguments tool and idempotency_key. Defaults to none: the call is repeated without asking.
+	// StatusTool is the server's tool that tells what became of a call, if the server has one. It is asked after an attempt whose
+	// outcome is not known, with the arguments tool and idempotency_key, and answers in structuredContent with state, a
+	// toolcall.State: "running" is waited for (retry_after_seconds, if it is there), "expired" ends the call with [ErrExpired],
+	// behind every other one the call is made again. txidem.Store.Status has what it needs. Defaults to none: the call is
+	// repeated without asking.
 	StatusTool string
 
 	// Logger hears of each repetition, at level Info, and of outcomes that stay unknown, at level Warn. Never write it to

@@ -2,7 +2,7 @@
 // gives each tool call the key of its intent and repeats it until it has an answer.
 //
 //	list, err := session.ListTools(ctx, nil)
-//	client.AddSendingMiddleware(intent.Middleware(&intent.Config{Tools: intent.Guarded(list.Tools...), StatusTool: "get_status"}))
+//	client.AddSendingMiddleware(intent.Middleware(&intent.Config{Tools: intent.Guarded(list.Tools...)}))
 //	…
 //	ctx = intent.WithStep(ctx, run, step) // both from the checkpoint
 //	result, err := session.CallTool(ctx, params)
