@@ -21,7 +21,8 @@ const (
 	HeaderReplayed = "Idempotent-Replayed"
 )
 
-// KeyRule says what becomes of a request without the header Idempotency-Key.
+// KeyRule says what becomes of a request without the header Idempotency-Key. Its default is the strict one, other than package mcpidem's:
+// programs can be asked for a key, models often cannot.
 type KeyRule int
 
 const (

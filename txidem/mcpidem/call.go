@@ -54,7 +54,7 @@ func (d *definition) call(ctx context.Context, req *mcp.CallToolRequest) (result
 		result, err = answer(out)
 	}
 	if err != nil {
-		return d.failed(ctx, out, origin, err)
+		return d.failed(ctx, call, out, origin, err)
 	}
 	return result, nil
 }
@@ -143,7 +143,7 @@ func headerKey(req *mcp.CallToolRequest) (key string, err error) {
 }
 
 // failed says in the model's words what err means. A protocol error that the handler made stays one.
-func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMessage], origin keyOrigin, err error) (*mcp.CallToolResult, error) {
+func (d *definition) failed(ctx context.Context, call txidem.Request, result txidem.Result[json.RawMessage], origin keyOrigin, err error) (*mcp.CallToolResult, error) {
 	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // as the SDK does: a wrapped one is the tool's own
 		return nil, wire
 	}
@@ -159,7 +159,7 @@ func (d *definition) failed(ctx context.Context, result txidem.Result[json.RawMe
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, err // nobody is left to read a result
 	}
-	return d.explain(ctx, result, origin, err), nil
+	return d.explain(ctx, call, result, origin, err), nil
 }
 
 // realError names a protocol error that is a nil pointer: nobody may ask it anything, and the SDK would, outside of what recovers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,13 +84,16 @@ func TestAddLeasedTool_R14_AnswersOnceAndReplays(t *testing.T) {
 
 func TestAddLeasedTool_R14_M05_CutOffIsBlockedOrAskedFor(t *testing.T) {
 	t.Parallel()
-	_, p, call := leasedBench(t, false)
+	b, p, call := leasedBench(t, false)
 	p.err = fmt.Errorf("connection reset: secret detail: %w", txidem.ErrQuota) // whatever the handler's errors wrap
 	for range 2 {
 		wantRefusal(t, call(one, "k"), "blocked", false, "it is not known whether it had its effect. It will not be done again by itself.")
 	}
 	if p.calls != 1 {
 		t.Errorf("%d calls", p.calls)
+	}
+	if log := b.log.String(); !strings.Contains(log, "scope=agent") || !strings.Contains(log, "call=") { // Store.Forget needs both
+		t.Errorf("the people who have to find out read:\n%s", log)
 	}
 	_, p, call = leasedBench(t, true)
 	p.err = errors.New("connection reset: secret detail")

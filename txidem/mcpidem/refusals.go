@@ -65,7 +65,7 @@ func refused(status, message string) *mcp.CallToolResult {
 
 // explain turns an error of the call into what the model reads. The handler's own errors keep their text, as with the
 // SDK; what the database said, and what a handler panicked with, goes to the log and does not leave the server.
-func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessage], origin keyOrigin, err error) *mcp.CallToolResult {
+func (d *definition) explain(ctx context.Context, call txidem.Request, r txidem.Result[json.RawMessage], origin keyOrigin, err error) *mcp.CallToolResult {
 	meta, id := metaOf(r), r.ID.String()
 	if r.ID.IsZero() {
 		meta, id = nil, ""
@@ -76,7 +76,7 @@ func (d *definition) explain(ctx context.Context, r txidem.Result[json.RawMessag
 	}
 	if !ok {
 		said, ok = ofTheServer(err)
-		attrs := []any{"tool", d.name, "call", id, "error", err}
+		attrs := []any{"tool", d.name, "scope", call.Scope, "call", id, "error", err}
 		if panicked := (*txidem.PanicError)(nil); errors.As(err, &panicked) {
 			attrs = append(attrs, "stack", string(panicked.Stack))
 		}

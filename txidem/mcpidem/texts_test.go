@@ -98,7 +98,7 @@ func texts(t *testing.T, b *strings.Builder) {
 				t.Fatal(err)
 			}
 			a.UseStatusTool(tool)
-			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}, keep: keep{unprotected: c.off}}).explain(context.Background(), out, c.origin, c.err)
+			r := (&definition{adapter: a, name: "issue_refund", cfg: ToolConfig{Key: c.key}, keep: keep{unprotected: c.off}}).explain(context.Background(), txidem.Request{}, out, c.origin, c.err)
 			said := fmt.Sprintf("%s\n%s\n", r.Content[0].(*mcp.TextContent).Text, r.StructuredContent)
 			switch {
 			case tool == "":
