@@ -149,7 +149,7 @@ func (a *Adapter) respond(ctx context.Context, before http.Header, r *http.Reque
 		call, _ := toolcall.FromContext(ctx)
 		return failed(failure, call.ID), nil
 	case err != nil:
-		return nil, err
+		return nil, fromHandler(err)
 	}
 	return rec.end(a.kept)
 }
