@@ -131,7 +131,7 @@ func New(store *txidem.Store, cfg *Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := newBodyReader("Config", cfg.MaxBody, cfg.BodyTimeout)
+	reader, err := newBodyReader("Config", cfg.MaxBody, cfg.BodyTimeout, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -104,6 +104,10 @@ func badBody() *problem {
 		"The body ended before its end, or breaks the rules of HTTP. Nothing was done. Repeat the same request with the same key.").repeat(1)
 }
 
+func takenBody() *problem {
+	return fault("Another part of the server has read the body and not put it back, so that it cannot be compared. Nothing was done.")
+}
+
 func noKey() *problem {
 	return newProblem(http.StatusBadRequest, wordNoKey, "The header Idempotency-Key is missing",
 		"This operation needs the header Idempotency-Key: choose a new key, such as a UUID, for each new intent, and send the same one with each repeat. Nothing was done.")

@@ -85,7 +85,7 @@ func Webhook(store *txidem.Store, cfg *WebhookConfig, h func(ctx context.Context
 	if _, err := store.PolicyFor(&policy); err != nil {
 		return nil, fmt.Errorf("httpidem: WebhookConfig.Policy: %w", err)
 	}
-	reader, err := newBodyReader("WebhookConfig", cfg.MaxBody, cfg.BodyTimeout)
+	reader, err := newBodyReader("WebhookConfig", cfg.MaxBody, cfg.BodyTimeout, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
