@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"time"
@@ -66,6 +67,14 @@ func (b bodyReader) taken(r *http.Request, body []byte) *problem {
 	}
 	b.log.ErrorContext(r.Context(), "httpidem: a request was refused because middleware in front has read its body and not put it back", "path", r.URL.Path)
 	return takenBody()
+}
+
+// removeFiles removes the files of a form that was read of r, a copy: net/http does so only for the request that it knows. Those
+// of the form that was there before belong to whoever has read it.
+func removeFiles(r *http.Request, before *multipart.Form) {
+	if r.MultipartForm != nil && r.MultipartForm != before {
+		_ = r.MultipartForm.RemoveAll()
+	}
 }
 
 // withBody returns the request with a body that can be read from its beginning.
