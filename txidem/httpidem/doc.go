@@ -48,6 +48,7 @@
 //	429 over_quota                    Policy.Quota
 //	500 fault, not_done               the handler or the set-up; nothing is recorded
 //	500 failed                        recorded: the handler committed by itself
+//	500 outcome_unknown               under Policy.Disabled: do not repeat, nothing is recorded
 //	503 unavailable, outcome_unknown  the database; repeat with the same key
 //
 // What the database said and what a handler panicked with goes to [Config].Logger only.

@@ -187,6 +187,9 @@ func (a *Adapter) answer(w http.ResponseWriter, r *http.Request, request txidem.
 	switch {
 	case err != nil:
 		p, ours := explain(err)
+		if a.bare && errors.Is(err, txidem.ErrOutcomeUnknown) {
+			p = unknownBare()
+		}
 		if ours && r.Context().Err() == nil {
 			logFailure(r.Context(), a.log, err, "operation", request.Tool, "call", out.ID)
 		}
