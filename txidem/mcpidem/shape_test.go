@@ -4,19 +4,10 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
 )
-
-type nested struct {
-	N    int               `json:"n"`
-	Next *nested2          `json:"next,omitempty"`
-	List []nested2         `json:"list"`
-	Map  map[string]string `json:"map,omitempty"`
-	At   time.Time         `json:"at"`
-}
 
 type nested2 struct {
 	B bool    `json:"b,omitempty"`
