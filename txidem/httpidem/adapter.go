@@ -104,6 +104,7 @@ type Adapter struct {
 	key       KeyRule
 	policy    *txidem.Policy
 	maxAnswer int
+	bare      bool // Policy.Disabled: nothing is recorded
 	rules     *txidem.Rules
 	operation func(*http.Request) string
 	records   func(status int) bool
@@ -134,12 +135,12 @@ func New(store *txidem.Store, cfg *Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := newBodyReader("Config", cfg.MaxBody, cfg.BodyTimeout)
+	reader, err := newBodyReader("Config", cfg.MaxBody, cfg.BodyTimeout, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
 	a := &Adapter{
-		store: store, scope: cfg.Scope, key: cfg.Key, policy: cfg.Policy, maxAnswer: policy.MaxAnswer, rules: rules,
+		store: store, scope: cfg.Scope, key: cfg.Key, policy: cfg.Policy, maxAnswer: policy.MaxAnswer, bare: policy.Disabled, rules: rules,
 		operation: cfg.Operation, records: cfg.Record, kept: kept, reader: reader, log: loggerOr(cfg.Logger),
 	}
 	if a.operation == nil {

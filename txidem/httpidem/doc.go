@@ -52,6 +52,7 @@
 //	429 over_quota                    Policy.Quota
 //	500 fault, not_done               the handler or the set-up; nothing is recorded
 //	500 failed                        recorded: the handler committed by itself
+//	500 outcome_unknown               under Policy.Disabled: do not repeat, nothing is recorded
 //	503 unavailable, outcome_unknown  the database; repeat with the same key
 //	503 not_done                      the request's context ended; repeat with the same key
 //
@@ -66,6 +67,8 @@
 //     which never has Set-Cookie in it.
 //   - A body that is not JSON must be repeated byte for byte. Clients that make a new multipart boundary for each attempt send
 //     another request.
+//   - Middleware in front that reads the body, as (*http.Request).FormValue does, must put it back. A request whose body is
+//     gone is refused with 500 where that can be seen: with a Content-Length, or where a form was read.
 //   - Where Postgres asks for a repeat (40001, 40P01), a handler is run again that returns the error, or hands it to [Abort]. One that
 //     only responds with 500 is not, and the client repeats.
 //   - The response counts for Policy.MaxAnswer in its encoding: text in JSON, other bytes in base64.

@@ -111,7 +111,9 @@ func (a *Adapter) serve(w http.ResponseWriter, r *http.Request, h handler) {
 
 // identify says which call the request is. Nothing has been claimed yet.
 func (a *Adapter) identify(r *http.Request, body []byte) (txidem.Request, *problem) {
-	scope, err := a.scope(withBody(r, body))
+	seen := withBody(r, body)
+	defer removeFiles(seen, r.MultipartForm)
+	scope, err := a.scope(seen)
 	if err != nil {
 		a.log.WarnContext(r.Context(), "httpidem: a request was refused because its caller is not known", "path", r.URL.Path, "error", err)
 		return txidem.Request{}, noCaller()
@@ -123,8 +125,10 @@ func (a *Adapter) identify(r *http.Request, body []byte) (txidem.Request, *probl
 	case key == "" && a.key == KeyRequired:
 		return txidem.Request{}, noKey()
 	}
+	called := withBody(r, body)
+	defer removeFiles(called, r.MultipartForm)
 	return txidem.Request{
-		Scope: scope, Tool: a.operation(withBody(r, body)), Key: key, Args: argsOf(r, body), Rules: a.rules, Policy: a.policy,
+		Scope: scope, Tool: a.operation(called), Key: key, Args: argsOf(r, body), Rules: a.rules, Policy: a.policy,
 	}, nil
 }
 
@@ -134,11 +138,7 @@ func (a *Adapter) respond(ctx context.Context, before http.Header, r *http.Reque
 	rec := newRecorder(before, a.maxAnswer)
 	defer rec.close()
 	r = r.WithContext(context.WithValue(ctx, currentKey{}, c))
-	defer func() {
-		if r.MultipartForm != nil { // net/http does this only for the request that it knows
-			_ = r.MultipartForm.RemoveAll()
-		}
-	}()
+	defer removeFiles(r, r.MultipartForm)
 	err := h(rec, r, tx)
 	if err == nil {
 		err = c.aborted()
@@ -149,7 +149,7 @@ func (a *Adapter) respond(ctx context.Context, before http.Header, r *http.Reque
 		call, _ := toolcall.FromContext(ctx)
 		return failed(failure, call.ID), nil
 	case err != nil:
-		return nil, err
+		return nil, fromHandler(err)
 	}
 	return rec.end(a.kept)
 }
@@ -187,6 +187,9 @@ func (a *Adapter) answer(w http.ResponseWriter, r *http.Request, request txidem.
 	switch {
 	case err != nil:
 		p, ours := explain(err)
+		if a.bare && errors.Is(err, txidem.ErrOutcomeUnknown) {
+			p = unknownBare()
+		}
 		if ours && r.Context().Err() == nil {
 			logFailure(r.Context(), a.log, err, "operation", request.Tool, "call", out.ID)
 		}

@@ -104,6 +104,17 @@ func badBody() *problem {
 		"The body ended before its end, or breaks the rules of HTTP. Nothing was done. Repeat the same request with the same key.").repeat(1)
 }
 
+func takenBody() *problem {
+	return fault("Another part of the server has read the body and not put it back, so that it cannot be compared. Nothing was done.")
+}
+
+// unknownBare is for requests that run without protection: nothing is recorded, and a repeated one would be done again. So it is
+// no 503, which many clients repeat by themselves.
+func unknownBare() *problem {
+	return newProblem(http.StatusInternalServerError, wordUnknown, "The outcome is not known",
+		"It is not known whether this request was done. Do not repeat it: it might be done twice. Look up what it did.")
+}
+
 func noKey() *problem {
 	return newProblem(http.StatusBadRequest, wordNoKey, "The header Idempotency-Key is missing",
 		"This operation needs the header Idempotency-Key: choose a new key, such as a UUID, for each new intent, and send the same one with each repeat. Nothing was done.")

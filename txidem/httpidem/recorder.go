@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -77,6 +78,8 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	rec.choose(http.StatusOK)
 	switch {
+	case len(p) == 0: // fine whatever the status, as in net/http
+		return 0, nil
 	case !hasBody(rec.status):
 		return 0, http.ErrBodyNotAllowed
 	case rec.body.Len()+len(p) > rec.most:
@@ -126,7 +129,7 @@ func (rec *recorder) end(kept []string) (*response, error) {
 	if _, set := rec.chosen["Content-Type"]; !set && rec.body.Len() > 0 && rec.chosen.Get("Content-Encoding") == "" {
 		rec.chosen.Set("Content-Type", http.DetectContentType(rec.body.Bytes())) // what net/http would guess is a part of the response
 	}
-	rec.chosen.Del(HeaderReplayed)
+	maps.DeleteFunc(rec.chosen, func(name string, _ []string) bool { return http.CanonicalHeaderKey(name) == HeaderReplayed })
 	return newResponse(rec.status, rec.chosen, rec.before, kept, rec.body.String()), nil
 }
 

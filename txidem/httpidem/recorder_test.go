@@ -128,3 +128,16 @@ func TestHandler_HeadHasNoBody(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestHandler_H02_WriteOfNothingWhereNoBodyMayBe is fine, as in net/http.
+func TestHandler_H02_WriteOfNothingWhereNoBodyMayBe(t *testing.T) {
+	t.Parallel()
+	h := protect(t, memory(t, nil), nil, func(w http.ResponseWriter, _ *http.Request, _ pgx.Tx) error {
+		w.WriteHeader(204)
+		_, err := w.Write(nil)
+		return err
+	})
+	if a := ask(h, "POST", "/x", "", "Idempotency-Key", "k"); a.status != 204 {
+		t.Errorf("%+v", a)
+	}
+}

@@ -17,11 +17,28 @@ import (
 // explain says in the client's words what err means. What the database said, and what a handler panicked with, does not
 // leave the server: ours says whether it is one for the log.
 func explain(err error) (p *problem, ours bool) {
-	if p := ofTheCall(err); p != nil {
-		return p, false
+	if !isFromHandler(err) {
+		if p := ofTheCall(err); p != nil {
+			return p, false
+		}
 	}
 	return ofTheServer(err), true
 }
+
+// handlerError is what a handler has returned. A handler may call other protected operations, by txidem.RunTx: what becomes of
+// those says nothing of the request, which was rolled back, nor may the client read it.
+type handlerError struct{ error }
+
+func (e *handlerError) Unwrap() error { return e.error }
+
+func fromHandler(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &handlerError{err}
+}
+
+func isFromHandler(err error) bool { return errors.As(err, new(*handlerError)) }
 
 // ofTheCall explains what the client or the request brought about.
 func ofTheCall(err error) *problem {

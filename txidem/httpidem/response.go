@@ -26,13 +26,13 @@ type response struct {
 	recorded bool        // by the handler's word, whatever the status
 }
 
-// newResponse keeps of the headers those in kept that the handler has changed: what middleware in front sets, it sets on
-// each request anew.
+// newResponse keeps of the headers those in kept, in whatever spelling, that the handler has changed: what middleware in
+// front sets, it sets on each request anew.
 func newResponse(status int, header, before http.Header, kept []string, body string) *response {
 	resp := &response{Status: status, all: header, Body: octets(body)}
-	for _, name := range kept {
+	for _, name := range namesOf(header, before) {
 		_, set := header[name]
-		if _, was := before[name]; set == was && slices.Equal(header[name], before[name]) {
+		if _, was := before[name]; set == was && slices.Equal(header[name], before[name]) || !slices.Contains(kept, http.CanonicalHeaderKey(name)) {
 			continue
 		}
 		values := make([]octets, len(header[name]))
@@ -45,6 +45,13 @@ func newResponse(status int, header, before http.Header, kept []string, body str
 		resp.Header[name] = values
 	}
 	return resp
+}
+
+// namesOf returns the names in the two, as they are spelled: handlers write w.Header()["ETag"] where the spelling matters to them.
+func namesOf(header, before http.Header) []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(header)), maps.Keys(before))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // send writes the response to a client that it is new to.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
@@ -33,7 +34,7 @@ func StandardWebhooks(secrets ...string) (Verifier, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("httpidem: secret %d is not base64 behind whsec_; copy it from the source as it is shown: %w", i+1, err)
-		case secret == "" || secret == "whsec_":
+		case strings.Trim(strings.TrimPrefix(secret, "whsec_"), "\r\n") == "": // base64 takes no notice of line ends
 			return nil, fmt.Errorf("httpidem: secret %d is empty; with it everybody could sign", i+1)
 		}
 		hooks[i] = hook

@@ -85,7 +85,7 @@ func Webhook(store *txidem.Store, cfg *WebhookConfig, h func(ctx context.Context
 	if _, err := store.PolicyFor(&policy); err != nil {
 		return nil, fmt.Errorf("httpidem: WebhookConfig.Policy: %w", err)
 	}
-	reader, err := newBodyReader("WebhookConfig", cfg.MaxBody, cfg.BodyTimeout)
+	reader, err := newBodyReader("WebhookConfig", cfg.MaxBody, cfg.BodyTimeout, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	request := txidem.Request{Scope: h.source, Tool: WebhookTool, Key: id, Policy: h.policy}
 	out, err := txidem.Run(r.Context(), h.store, request, func(ctx context.Context, tx pgx.Tx) (struct{}, error) {
-		return struct{}{}, h.handle(ctx, tx, Event{ID: id, Header: r.Header.Clone(), Body: bytes.Clone(body)})
+		return struct{}{}, fromHandler(h.handle(ctx, tx, Event{ID: id, Header: r.Header.Clone(), Body: bytes.Clone(body)}))
 	})
 	h.answer(w, r, id, out, err)
 }
@@ -133,7 +133,7 @@ func (h *webhook) answer(w http.ResponseWriter, r *http.Request, id string, out 
 		h.log.WarnContext(r.Context(), "httpidem: an event was settled as failed", "source", h.source, "event", id, "call", out.ID,
 			"code", failure.Code, "failure", failure.Message, "replayed", out.Replayed)
 		err = nil
-	case errors.Is(err, txidem.ErrExpired): // it was settled, and the sender needs no answer
+	case errors.Is(err, txidem.ErrExpired) && !isFromHandler(err): // it was settled, and the sender needs no answer
 		err = nil
 		out.Replayed = true
 	case errors.As(err, &panicked) && panicked.Value == http.ErrAbortHandler:

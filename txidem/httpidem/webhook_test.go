@@ -299,6 +299,7 @@ func TestStandardWebhooks_SecretsThatProtectNothing(t *testing.T) {
 		"needs a secret":         nil,
 		"secret 1 is empty":      {"whsec_"},
 		"secret 2 is empty":      {current, ""},
+		"secret 3 is empty":      {current, previous, "whsec_\r\n"}, // as of an empty file
 		"secret 2 is not base64": {current, "whsec_%%"},
 	} {
 		if v, err := httpidem.StandardWebhooks(secrets...); v != nil || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "%%") {

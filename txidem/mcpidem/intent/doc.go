@@ -41,6 +41,9 @@
 //   - Over HTTP the SDK says of a status such as 401 or 404 only its text, and ends the session: the error is an
 //     [*OutcomeUnknownError] that wraps it.
 //   - A session that fails is closed by the SDK, which may take 5 seconds, and a call on it waits for that, whatever the deadline says.
+//   - An error without the status that package mcpidem gives, as of a gateway or of a tool added by mcpidem.AddToolRaw, says nothing of
+//     attempts before it: where one was lost, the outcome counts as unknown.
+//   - A step whose name ends in # and a number is one that [Nth] has named.
 //   - A refusal is about this call: it says nothing of what the same step did in an earlier process.
 //   - "Nothing was done" is said of the attempt that heard it. A request that the network has kept and delivers later still
 //     finds its key free then, and runs.

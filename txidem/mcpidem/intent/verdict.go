@@ -43,13 +43,16 @@ func judge(result mcp.Result, err error) verdict {
 	return judgeRefusal(r)
 }
 
-// judgeRefusal reads what mcpidem says in structuredContent. A tool's own errors have none of it.
+// judgeRefusal reads what mcpidem says in structuredContent. An error that has none of it may be another layer's, which knows nothing
+// of earlier attempts.
 func judgeRefusal(r *mcp.CallToolResult) verdict {
 	said, _ := r.StructuredContent.(map[string]any)
 	status, _ := said["status"].(string)
 	repeat, _ := said["repeat_same_call"].(bool)
 	heard := verdict{after: seconds(said), err: fmt.Errorf("the server answered %s: %v", status, said["message"])}
 	switch {
+	case status == "":
+		heard.what, heard.err = evasive, fmt.Errorf("the server answered an error: %s", textOf(r))
 	case repeat && (status == "unavailable" || status == "over_quota"):
 		heard.what = refused
 	case repeat && status == "in_progress":
@@ -60,6 +63,16 @@ func judgeRefusal(r *mcp.CallToolResult) verdict {
 		heard.what = evasive // said in front of the record, or because it cannot be read
 	}
 	return heard
+}
+
+// textOf is what a result says to people.
+func textOf(r *mcp.CallToolResult) string {
+	for _, part := range r.Content {
+		if text, ok := part.(*mcp.TextContent); ok {
+			return text.Text
+		}
+	}
+	return "no text"
 }
 
 // seconds is how long an answer asks to wait. Nonsense counts as nothing; what is too long ends the call.
