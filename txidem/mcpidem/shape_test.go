@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
