@@ -105,6 +105,7 @@ type webhook struct {
 func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, refused := h.reader.read(w, r)
 	if refused != nil {
+		h.refused(r, "", errors.New(refused.Detail))
 		refused.send(w)
 		return
 	}
@@ -113,7 +114,7 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = errors.New("httpidem: the Verifier returned no id")
 	}
 	if err != nil {
-		h.log.WarnContext(r.Context(), "httpidem: an event was refused", "source", h.source, "error", err)
+		h.refused(r, "", err)
 		badSignature().send(w)
 		return
 	}
@@ -122,6 +123,11 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return struct{}{}, fromHandler(h.handle(ctx, tx, Event{ID: id, Header: r.Header.Clone(), Body: bytes.Clone(body)}))
 	})
 	h.answer(w, r, id, out, err)
+}
+
+// refused tells the people who run the server of an event that they may miss.
+func (h *webhook) refused(r *http.Request, id string, err error) {
+	h.log.WarnContext(r.Context(), "httpidem: an event was refused", "source", h.source, "event", id, "error", err)
 }
 
 // answer tells the sender whether to try again.
@@ -153,8 +159,12 @@ func (h *webhook) answer(w http.ResponseWriter, r *http.Request, id string, out 
 	case http.StatusBadRequest:
 		p = badEventID()
 	}
-	if ours && r.Context().Err() == nil {
+	switch { // nobody reads what a sender is told
+	case r.Context().Err() != nil, errors.Is(err, txidem.ErrInProgress) && !isFromHandler(err):
+	case ours:
 		logFailure(r.Context(), h.log, err, "source", h.source, "event", id, "call", out.ID)
+	default:
+		h.refused(r, id, err)
 	}
 	p.of(out.ID).send(w)
 }

@@ -1,6 +1,7 @@
 package httpidem_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -222,7 +223,8 @@ func TestWebhook_H03_EdgesOfTheID(t *testing.T) {
 	t.Parallel()
 	trusting := httpidem.VerifierFunc(func(h http.Header, _ []byte) (string, error) { return h.Get("X-Id"), nil })
 	runs := 0
-	h, err := httpidem.Webhook(memory(t, nil), &httpidem.WebhookConfig{Source: "s", Verifier: trusting, MaxBody: 9},
+	var log bytes.Buffer
+	h, err := httpidem.Webhook(memory(t, nil), &httpidem.WebhookConfig{Source: "s", Verifier: trusting, MaxBody: 9, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		func(context.Context, pgx.Tx, httpidem.Event) error { runs++; return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -241,6 +243,10 @@ func TestWebhook_H03_EdgesOfTheID(t *testing.T) {
 		if a := ask(h, "POST", "/", c.body, "X-Id", c.id); a.status != c.status || a.problem() != c.problem || strings.Contains(a.body, "Idempotency-Key") {
 			t.Errorf("%q: %+v", c.id, a)
 		}
+		if refused := strings.Contains(log.String(), "an event was refused"); refused != (c.status != 200) { // nobody reads what a sender is told
+			t.Errorf("%q: the log says %q", c.id, &log)
+		}
+		log.Reset()
 	}
 	if runs != 1 {
 		t.Errorf("%d runs", runs)
