@@ -23,7 +23,7 @@ demo: ## See an agent retry over a network that loses answers (SEED=n repeats th
 .PHONY: test
 test: ## Run all tests of all modules, race detector on, and say which Postgres they use
 	@sh scripts/setup.sh race
-	$(WITHPG) $(GO) test -race -timeout 20m $(PACKAGES) ./integration/...
+	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) ./integration/...
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)

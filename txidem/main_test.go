@@ -85,10 +85,10 @@ func (f *fixture) exec(sql string, args ...any) {
 // eventually polls until cond is true. It is for what another process does, of which no signal reaches the test.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not so after 20 s: %s", what)
+			t.Fatalf("still not so after a minute: %s", what)
 		}
 		<-time.After(2 * time.Millisecond)
 	}
@@ -136,7 +136,7 @@ func (h *held) end(err error) error {
 	select {
 	case err := <-h.ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		h.t.Fatal("the call did not end")
 		return nil
 	}

@@ -74,7 +74,7 @@ type stampeding struct {
 func (s *stampeding) call(way Way) {
 	var result Result[string]
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		result, err = s.once(way)
 		if !errors.Is(err, ErrInProgress) && !errors.Is(err, ErrStaleSnapshot) && !hasCode(err, codeSerialization) {
 			break

@@ -62,7 +62,7 @@ func TestRunLeased_R14_R12_CutOffAfterALongTimeIsKept(t *testing.T) {
 			f := setup(t, &Policy{Lease: 10 * time.Second, Renew: 50 * time.Millisecond}, nil)
 			held, _ := f.holdLeased(t.Context(), request("k"), nil)
 			f.exec(`update txonce.call set started_at = started_at - interval '48 h', expires_at = expires_at - interval '48 h',
-				lease_until = clock_timestamp() + interval '1 s'`)
+				lease_until = clock_timestamp() + interval '4 s'`)
 			eventually(t, "it has been renewed", func() bool {
 				return says(t, f.pool, `select lease_until > clock_timestamp() + interval '5 s' from txonce.call`)
 			})

@@ -134,7 +134,7 @@ func (h *heldLease) wait() leasedEnd {
 	select {
 	case end := <-h.ended:
 		return end
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		h.t.Fatal("the call did not end")
 		return leasedEnd{}
 	}
