@@ -9,15 +9,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/dbtest"
 )
 
 var batchModes = []pgx.QueryExecMode{
 	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 }
 
-// inMode returns a fixture whose connections execute in the mode.
+// inMode returns a fixture whose connections execute in the mode. It skips the test where the mode is of no use.
 func inMode(t *testing.T, mode pgx.QueryExecMode) *fixture {
 	t.Helper()
+	dbtest.SkipPreparing(t, mode)
 	return setup(t, nil, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode })
 }
 
@@ -84,14 +87,16 @@ func TestRunBatch_R10_R18_TransactionControlIsRefused(t *testing.T) {
 func TestRunBatch_R10_WhatLooksLikeItIsNot(t *testing.T) {
 	t.Parallel()
 	for _, mode := range batchModes {
-		f := inMode(t, mode)
-		f.exec(`create table "commit" ("end" text)`)
-		_, err := RunBatch(t.Context(), f.store, request("k"), queuesSQL("k", `insert into "commit" ("end") values ('rollback; commit') -- ; commit`,
-			`select case when true then 1 end`, `select $$;commit$$, $a$;$$;$a$, e'\';' /* ; commit */;`))
-		if err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		f.effectsAre(map[string]int{"k": 2})
+		t.Run(name(mode), func(t *testing.T) {
+			f := inMode(t, mode)
+			f.exec(`create table "commit" ("end" text)`)
+			_, err := RunBatch(t.Context(), f.store, request("k"), queuesSQL("k", `insert into "commit" ("end") values ('rollback; commit') -- ; commit`,
+				`select case when true then 1 end`, `select $$;commit$$, $a$;$$;$a$, e'\';' /* ; commit */;`))
+			if err != nil {
+				t.Error(err)
+			}
+			f.effectsAre(map[string]int{"k": 2})
+		})
 	}
 }
 

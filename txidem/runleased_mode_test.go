@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/dbtest"
 )
 
 // TestRunLeased_R14_R17_EachMode goes through what RunLeased sends in each of pgx's ways to execute.
@@ -17,6 +19,7 @@ func TestRunLeased_R14_R17_EachMode(t *testing.T) {
 	} {
 		t.Run(name(mode), func(t *testing.T) {
 			t.Parallel()
+			dbtest.SkipPreparing(t, mode)
 			f := setup(t, &Policy{Lease: long, Renew: 50 * time.Millisecond, OnLeaseLost: RerunLost}, func(cfg *pgxpool.Config) {
 				cfg.ConnConfig.DefaultQueryExecMode = mode
 			})

@@ -147,6 +147,7 @@ func TestRunTx_R01_R20_CallersTransactionStaysUsable(t *testing.T) {
 	} {
 		t.Run(name(c.level, "/", c.mode), func(t *testing.T) {
 			t.Parallel()
+			dbtest.SkipPreparing(t, c.mode)
 			f := setup(t, &Policy{MaxAnswer: 1000}, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = c.mode })
 			for label, loss := range lossesTx {
 				t.Run(name(label), func(t *testing.T) {
