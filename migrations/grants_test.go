@@ -87,7 +87,7 @@ func TestGrants_D08_MissingOnesAreNamed(t *testing.T) {
 		mustExec(t, owner, sql)
 	}
 	wantRemedy("Down", Down(t.Context(), app, nil))
-	newer := filesPlus(t, map[string]string{"000003_next.up.sql": `create table later (n int)`})
+	newer := filesPlus(t, map[string]string{"000004_next.up.sql": `create table later (n int)`})
 	wantRemedy("an upgrade", up(t.Context(), app, nil, newer))
 	wantVersion(t, owner, latest)
 }
