@@ -37,7 +37,7 @@ create table job (
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 -- The sweeper's way to jobs that have not ended, in the order in which they are to be looked at.
-create index job_check_at_idx on job (check_at) where finished_at is null;
+create index job_check_at_idx on job (state, check_at) where finished_at is null;
 
 -- Its way to those whose time is over.
 create index job_expires_at_idx on job (expires_at) where expires_at is not null;
