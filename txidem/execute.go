@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/handlertx"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -50,19 +51,19 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
 	call := newCall(ctx, id)
-	watch := newWatch(c.db, c.sent)
+	tx, watch := handlertx.New(c.db, c.tx, c.sent)
 	start := time.Now()
 	id.event.Runs++
 	defer func() {
 		call.Finish(nil)
-		watch.end()
-		c.ended, c.idle = watch.ended.Load(), watch.idle
+		watch.End()
+		c.ended, c.idle = watch.Ended(), watch.Idle()
 		id.event.Handler += time.Since(start)
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	answer, err = h(toolcall.NewContext(ctx, call), &handlerTx{Tx: c.tx, watch: watch})
+	answer, err = h(toolcall.NewContext(ctx, call), tx)
 	if err != nil {
 		return nil, err
 	}

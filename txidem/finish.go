@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/handlertx"
 )
 
 // errLost says that a rival has the call: its record is there, or its claim.
@@ -78,7 +80,7 @@ func (v *verdict) watch(b *pgx.Batch) {
 		if read == nil {
 			read = func(results pgx.BatchResults) error {
 				tag, err := results.Exec()
-				v.escaped = v.escaped || endsTx(tag)
+				v.escaped = v.escaped || handlertx.EndsTx(tag)
 				return err
 			}
 		}
