@@ -56,6 +56,7 @@ func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h ha
 	id.event.Runs++
 	defer func() {
 		call.Finish(nil)
+		id.held = call.Held()
 		watch.End()
 		c.ended, c.idle = watch.Ended(), watch.Idle()
 		id.event.Handler += time.Since(start)
@@ -80,7 +81,11 @@ func newCall(ctx context.Context, id *identity) *toolcall.Call {
 	if inside && outer.Over() { // the context outlived its call
 		outer = nil
 	}
-	return &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
+	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
+	if !id.policy.Disabled { // else there is no record
+		call.Keep = id.keep
+	}
+	return call
 }
 
 // check looks at what the handler left behind: err is what it returned, and the state of the transaction is what it

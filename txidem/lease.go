@@ -185,13 +185,16 @@ func (s *Store) finishLease(ctx context.Context, id *identity, l *lease, state s
 	defer cancel()
 	defer id.event.commit(time.Now())
 	rec := newRecord(id, l.token, state, stored)
-	queued := l.queued
-	if state == stateFailed || queued == nil {
+	queued, keep := l.queued, id.keepSeconds()
+	if state == stateFailed {
+		queued, keep = nil, id.keep.Seconds()
+	}
+	if queued == nil {
 		queued = &pgx.Batch{}
 	}
 	v, resent, err := s.lastLeaseTurn(ctx, id, func(b *pgx.Batch) {
 		requeue(queued, b)
-		b.Queue(s.sql.leaseDone, uuidOf(id), l.token, state, stored, id.keep.Seconds()).QueryRow(func(row pgx.Row) error {
+		b.Queue(s.sql.leaseDone, uuidOf(id), l.token, state, stored, keep).QueryRow(func(row pgx.Row) error {
 			var finished int64
 			err := row.Scan(&finished)
 			rec.finishedAt = time.UnixMicro(finished)
