@@ -19,7 +19,7 @@ const module = "github.com/txonce/txonce"
 var allowed = map[string][]string{
 	".":                       {},
 	"toolcall":                {"github.com/jackc/pgx/v5"},
-	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", module + "/internal/idemkey", module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
+	"txidem":                  {module + "/toolcall", module + "/internal/canonjson", module + "/internal/handlertx", module + "/internal/idemkey", module + "/internal/sideconn", module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
 	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/idemkey", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
 	"txidem/mcpidem/intent":   {module + "/internal/idemkey", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
@@ -28,6 +28,8 @@ var allowed = map[string][]string{
 	"internal/idemkey":        {},
 	"txidem/httpidem":         {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/standard-webhooks/standard-webhooks/libraries/go"},
 	"internal/keyheader":      {"github.com/dunglas/httpsfv"},
+	"internal/handlertx":      {module + "/internal/sqltext", "github.com/jackc/pgx/v5/..."},
+	"internal/sideconn":       {"github.com/jackc/pgx/v5/..."},
 	"internal/sqltext":        {},
 	"internal/devpg":          {"github.com/jackc/pgx/v5/...", "github.com/fergusstrange/embedded-postgres"},
 	"internal/devpg/withpg":   {module + "/internal/devpg"},

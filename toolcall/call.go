@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -22,17 +23,21 @@ type Call struct {
 	// made the call can know: in leased calls and jobs. It is the same for each attempt of the intent.
 	Epoch string
 
+	// Keep is how long the record of this call is kept, counted from its end; zero where the call writes none that can be held.
+	Keep time.Duration
+
 	// Outer is the call whose handler makes this one in its own transaction, if there is one.
 	Outer *Call
 
 	mu     sync.Mutex
 	over   bool
+	held   bool
 	queued []func(*pgx.Batch)
 }
 
-// ErrCallOver is returned by [Call.AtFinish] when the handler of the call has returned: what is queued then would be
-// lost.
-var ErrCallOver = errors.New("toolcall: the call is over; queue statements before the handler returns")
+// ErrCallOver is returned by [Call.AtFinish] and [Call.Hold] when the handler of the call has returned: what is queued or held
+// then would be lost.
+var ErrCallOver = errors.New("toolcall: the call is over; queue statements, and hold its record, before the handler returns")
 
 // AtFinish queues statements that run in the call's transaction after the handler has returned and before the record
 // is written, in the same round trip: all of them commit with the call or none does. The function runs after the handler
@@ -49,7 +54,28 @@ func (c *Call) AtFinish(queue func(*pgx.Batch)) error {
 	return nil
 }
 
-// Finish is for the package that made the call: it ends the call for [Call.AtFinish] and queues on b what was put
+// Hold keeps the record of the call from expiring, until whoever holds it gives it an expiry: package jobs does, so that a retry
+// finds the job's id for as long as the job runs and Keep after it. Only the record of a call that succeeds is held. It must
+// be called by the handler, in each of its runs, and returns ErrCallOver when that has returned. Where Keep is zero it does
+// nothing.
+func (c *Call) Hold() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return ErrCallOver
+	}
+	c.held = c.Keep > 0
+	return nil
+}
+
+// Held reports whether the record of the call is held. It does not change any more once the handler has returned.
+func (c *Call) Held() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// Finish is for the package that made the call: it ends the call for [Call.AtFinish] and [Call.Hold], and queues on b what was put
 // there. b is nil when the call does not commit.
 func (c *Call) Finish(b *pgx.Batch) {
 	c.mu.Lock()

@@ -19,6 +19,7 @@ type Batch struct {
 	queued pgx.Batch
 	err    error
 	over   bool
+	held   bool // the handler had the call's record held
 }
 
 // Queue queues one SQL statement. Its result is not read: what it returns is lost, and its error fails the call. Statements
@@ -128,6 +129,11 @@ func (b *Batch) handler(answer []byte, err error) handler {
 			return nil, err
 		}
 		call, _ := toolcall.FromContext(ctx)
+		if b.held {
+			if err := call.Hold(); err != nil {
+				return nil, err
+			}
+		}
 		return answer, call.AtFinish(b.queueOn)
 	}
 }

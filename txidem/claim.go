@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/handlertx"
 )
 
 // claim is what turn 1 found out. A claim that was won holds a connection with an open transaction, and through it the
@@ -114,12 +116,9 @@ func (s *Store) queueLock(b *pgx.Batch, id *identity, c *claim) { s.queueClaim(b
 
 // queueClaim queues one of the forms. head is where to put what that form asks first.
 func (s *Store) queueClaim(b *pgx.Batch, forms claims, id *identity, c *claim, head ...any) {
-	args := []any{
-		s.lockKey(id), c.token.String(), strconv.FormatInt(id.policy.IdleInTx.Milliseconds(), 10),
-		strconv.FormatInt(max(1, int64(id.policy.IdleInTx.Seconds()/3)), 10), // in seconds; two probes are missed
-	}
 	known := platform(s.platform.Load())
-	b.Queue(forms[known], args...).QueryRow(func(row pgx.Row) error {
+	ms, probe := handlertx.SettingArgs(id.policy.IdleInTx)
+	b.Queue(forms[known], s.lockKey(id), c.token.String(), ms, probe).QueryRow(func(row pgx.Row) error {
 		var linux bool
 		if err := row.Scan(append(head, &c.won, nil, nil, nil, &c.synchronous, &linux)...); err != nil {
 			return err

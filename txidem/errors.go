@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/internal/handlertx"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -74,7 +75,7 @@ var (
 	ErrHandlerEndedTx = errors.New("txidem: the handler ended its transaction by SQL; return nil to commit or an error to roll back")
 	// ErrTxManaged is returned by Commit and Rollback of the handler's tx, which do nothing else: Run commits when the
 	// handler returns nil, and rolls back when it returns an error. So a deferred Rollback is harmless.
-	ErrTxManaged = errors.New("txidem: Run ends the handler's tx; return nil to commit or an error to roll back")
+	ErrTxManaged = handlertx.ErrManaged
 	// ErrTxAborted is returned when an SQL statement of the handler failed and the handler returned no error: Postgres
 	// would answer COMMIT with a rollback.
 	ErrTxAborted = errors.New("txidem: a statement of the handler failed and the handler returned no error; return the error")
@@ -84,7 +85,7 @@ var (
 	// the transaction, so that a vanished client cannot hold its claim. Slow work belongs outside the transaction.
 	ErrIdleTooLong = errors.New("txidem: the handler was idle in its transaction for longer than Policy.IdleInTx")
 	// ErrTxOver is returned by the handler's tx when it is used after the handler has returned. It has no other effect.
-	ErrTxOver = errors.New("txidem: the handler has returned; its tx cannot be used any more")
+	ErrTxOver = handlertx.ErrOver
 	// ErrAnswer is returned when the handler's result cannot be encoded as JSON.
 	ErrAnswer = errors.New("txidem: the handler's result cannot be encoded")
 	// ErrCodec is returned when Config.Codec cannot encode the answer of a call, which is rolled back then, or cannot decode
@@ -268,9 +269,6 @@ const (
 	codeTxAborted       = "25P02"
 	codeNoSavepoint     = "3B001"
 	codePrivilege       = "42501"
-	codeBadLogin        = "28000"
-	codeBadPassword     = "28P01"
-	codeNoDatabase      = "3D000"
 )
 
 // hasCode reports whether err comes from the server with one of the SQLSTATEs.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/handlertx"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -50,19 +51,20 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
 	call := newCall(ctx, id)
-	watch := newWatch(c.db, c.sent)
+	tx, watch := handlertx.New(c.db, c.tx, c.sent)
 	start := time.Now()
 	id.event.Runs++
 	defer func() {
 		call.Finish(nil)
-		watch.end()
-		c.ended, c.idle = watch.ended.Load(), watch.idle
+		id.held = call.Held()
+		watch.End()
+		c.ended, c.idle = watch.Ended(), watch.Idle()
 		id.event.Handler += time.Since(start)
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	answer, err = h(toolcall.NewContext(ctx, call), &handlerTx{Tx: c.tx, watch: watch})
+	answer, err = h(toolcall.NewContext(ctx, call), tx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +81,11 @@ func newCall(ctx context.Context, id *identity) *toolcall.Call {
 	if inside && outer.Over() { // the context outlived its call
 		outer = nil
 	}
-	return &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
+	call := &toolcall.Call{ID: id.ID, Scope: id.scope, Tool: id.tool, Key: id.key, Outer: outer}
+	if !id.policy.Disabled { // else there is no record
+		call.Keep = id.keep
+	}
+	return call
 }
 
 // check looks at what the handler left behind: err is what it returned, and the state of the transaction is what it

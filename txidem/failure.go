@@ -157,7 +157,7 @@ func (s *Store) failAgain(ctx context.Context, id *identity, c *claim, failure *
 		return outcome{}, err
 	}
 	var rec *record
-	err = s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
+	err = s.reserve.With(ctx, func(conn *pgx.Conn) (err error) {
 		if rec, err = s.settled(ctx, conn, id); err != nil || rec != nil && rec.attempt == c.token {
 			return err
 		}

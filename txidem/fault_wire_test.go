@@ -85,7 +85,7 @@ func (f *fixture) clean() {
 	if n := f.store.waits.len(); n != 0 {
 		f.t.Errorf("%d waits are left behind", n)
 	}
-	if n := len(f.store.reserve.slots); n != 0 {
+	if n := f.store.reserve.Busy(); n != 0 {
 		f.t.Errorf("%d reserved connections are in use", n)
 	}
 }

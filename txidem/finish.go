@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/handlertx"
 )
 
 // errLost says that a rival has the call: its record is there, or its claim.
@@ -48,7 +50,7 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 // queueRecord queues the insert of the record of a call that has succeeded.
 func (s *Store) queueRecord(b *pgx.Batch, id *identity, rec *record) *pgx.QueuedQuery {
 	return b.Queue(s.sql.record, uuidOf(id), rec.scope, rec.tool, rec.key, rec.fingerprint, rec.canon, rec.fields,
-		rec.answer, id.keep.Seconds(), id.policy.OnExpired == Refuse)
+		rec.answer, id.keepSeconds(), id.policy.OnExpired == Refuse)
 }
 
 // logCallback tells of what a handler's own code made of a result: by then, COMMIT has been sent.
@@ -78,7 +80,7 @@ func (v *verdict) watch(b *pgx.Batch) {
 		if read == nil {
 			read = func(results pgx.BatchResults) error {
 				tag, err := results.Exec()
-				v.escaped = v.escaped || endsTx(tag)
+				v.escaped = v.escaped || handlertx.EndsTx(tag)
 				return err
 			}
 		}

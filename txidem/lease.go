@@ -136,7 +136,7 @@ func (l *lease) readEpoch(rows pgx.Rows) error {
 func (s *Store) foundLease(ctx context.Context, id *identity, token pgtype.UUID) (l *lease, rec *record, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
-	err = s.reserve.with(ctx, func(conn *pgx.Conn) error {
+	err = s.reserve.With(ctx, func(conn *pgx.Conn) error {
 		if rec, err = s.settled(ctx, conn, id); err != nil || rec == nil {
 			return err
 		}
@@ -185,13 +185,16 @@ func (s *Store) finishLease(ctx context.Context, id *identity, l *lease, state s
 	defer cancel()
 	defer id.event.commit(time.Now())
 	rec := newRecord(id, l.token, state, stored)
-	queued := l.queued
-	if state == stateFailed || queued == nil {
+	queued, keep := l.queued, id.keepSeconds()
+	if state == stateFailed {
+		queued, keep = nil, id.keep.Seconds()
+	}
+	if queued == nil {
 		queued = &pgx.Batch{}
 	}
 	v, resent, err := s.lastLeaseTurn(ctx, id, func(b *pgx.Batch) {
 		requeue(queued, b)
-		b.Queue(s.sql.leaseDone, uuidOf(id), l.token, state, stored, id.keep.Seconds()).QueryRow(func(row pgx.Row) error {
+		b.Queue(s.sql.leaseDone, uuidOf(id), l.token, state, stored, keep).QueryRow(func(row pgx.Row) error {
 			var finished int64
 			err := row.Scan(&finished)
 			rec.finishedAt = time.UnixMicro(finished)
@@ -246,7 +249,7 @@ func (s *Store) leaseTurn(ctx context.Context, id *identity, queue func(*pgx.Bat
 		}
 		resent = true
 	}
-	err = s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
+	err = s.reserve.With(ctx, func(conn *pgx.Conn) (err error) {
 		if r.verdict, err = s.sendTurn(ctx, id, conn, queue); err != nil && conn.PgConn().TxStatus() != txNone {
 			if _, rollbackErr := conn.Exec(ctx, "rollback"); rollbackErr != nil {
 				return err
@@ -307,7 +310,7 @@ func (s *Store) letGo(ctx context.Context, id *identity, l *lease, sql string) {
 	defer stop()
 	_, err := s.pool.Exec(soon, sql, uuidOf(id), l.token)
 	if err != nil { // a busy pool, or a broken connection; the token fences it, so it may be sent again
-		err = s.reserve.with(ctx, func(conn *pgx.Conn) error {
+		err = s.reserve.With(ctx, func(conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, sql, uuidOf(id), l.token)
 			return err
 		})

@@ -27,9 +27,9 @@ type MemoryConfig struct {
 
 // NewMemory makes a store that keeps its records in this process and needs no Postgres: for unit tests of handlers and of what
 // calls them. Keys, arguments, replays, failures, expiry, duplicates and errors are those of a real store; what a real
-// transaction would do is not: nothing is atomic, statements that are
-// queued (RunBatch, Call.AtFinish) are dropped, and after an error that is not recorded the key is free, also in RunLeased. What
-// must hold in production is for package txidemtest to prove, on Postgres.
+// transaction would do is not: nothing is atomic, statements that are queued (RunBatch, Call.AtFinish) are dropped, after an error
+// that is not recorded the key is free, also in RunLeased, and a record that is held (Call.Hold) stays until it is forgotten, for
+// nobody can give it an expiry. What must hold in production is for package txidemtest to prove, on Postgres.
 //
 // Of cfg, Schema plays no part. Either argument may be nil.
 func NewMemory(cfg *Config, memory *MemoryConfig) (*Store, error) {
@@ -65,8 +65,8 @@ type memoryStore struct {
 type memoryCall struct {
 	ended     chan struct{} // closed when it does not run any more
 	record    *record       // nil while it runs
-	expiresAt time.Time
-	tombstone bool // it stays when it has expired
+	expiresAt time.Time     // zero where it is held
+	tombstone bool          // it stays when it has expired
 }
 
 // work is what a call does once it is known that it may.
@@ -114,11 +114,16 @@ func (m *memoryStore) claim(id *identity) (mine, other *memoryCall) {
 // live counts the records of a scope that have not expired. It is called with mu held.
 func (m *memoryStore) live(scope string) (n int) {
 	for _, call := range m.of {
-		if call.record != nil && call.record.scope == scope && m.now().Before(call.expiresAt) {
+		if call.record != nil && call.record.scope == scope && !m.expired(call) {
 			n++
 		}
 	}
 	return n
+}
+
+// expired reports whether the call's record counts no more.
+func (m *memoryStore) expired(call *memoryCall) bool {
+	return !call.expiresAt.IsZero() && !m.now().Before(call.expiresAt)
 }
 
 // look returns the call, with a record that is its caller's own. It is called with mu held.
@@ -131,7 +136,7 @@ func (m *memoryStore) look(id toolcall.ID) *memoryCall {
 	if call.record != nil {
 		rec := *call.record
 		rec.answer = bytes.Clone(rec.answer)
-		rec.expired = !m.now().Before(call.expiresAt)
+		rec.expired = m.expired(call)
 		seen.record = &rec
 	}
 	return &seen
@@ -162,7 +167,10 @@ func (m *memoryStore) run(ctx context.Context, id *identity, mine *memoryCall, d
 	rec := newRecord(id, newToken(), state, bytes.Clone(stored)) // the answer is its caller's, to do with as it likes
 	rec.finishedAt = m.now().UTC().Round(0)                      // like a real store's, it has no monotonic part: two of them may be compared
 	m.mu.Lock()
-	mine.record, mine.expiresAt, mine.tombstone = rec, rec.finishedAt.Add(id.keep), id.policy.OnExpired == Refuse
+	mine.record, mine.tombstone = rec, id.policy.OnExpired == Refuse
+	if state == stateFailed || !id.held {
+		mine.expiresAt = rec.finishedAt.Add(id.keep)
+	}
 	m.mu.Unlock()
 	return outcome{raw: answer, finishedAt: rec.finishedAt}, cause
 }
@@ -196,6 +204,7 @@ func (m *memoryStore) with(id *identity, tx pgx.Tx, h handler) work {
 		id.event.Runs++
 		defer func() {
 			call.Finish(nil)
+			id.held = call.Held()
 			id.event.Handler += time.Since(start)
 			if v := recover(); v != nil {
 				answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}

@@ -79,7 +79,7 @@ func netted(t *testing.T, net *network, level pgx.TxIsoLevel) *fixture {
 	f, wire, _ := wired(t, &Policy{Wait: 20 * time.Second, Isolation: level}, 8, func(cfg *pgxpool.Config) {
 		cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
 			if net.gone.Load() { // an error that no resolver waits out
-				return &pgconn.PgError{Code: codeNoDatabase, Message: "the database is gone"}
+				return &pgconn.PgError{Code: "3D000", Message: "the database is gone"}
 			}
 			return nil
 		}

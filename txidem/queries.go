@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/handlertx"
 )
 
 // queries is the SQL of the package, with the schema filled in.
@@ -89,7 +91,7 @@ func queriesFor(schema string) queries {
 
 // sqlClaim takes the call's lock or fails at once, and leaves settings in the transaction, local ones, that end with it:
 // the attempt's token, which only this transaction can show when it writes the record, and those that make Postgres end
-// the transaction of a client that vanished: idle in it, and what settingsOf adds. The last columns say whether a commit
+// the transaction of a client that vanished: idle in it, and what package handlertx adds. The last columns say whether a commit
 // that can be seen may still be waiting for a standby, and which platform the server runs on.
 const sqlClaim = `
 select {head}{lock},
@@ -101,21 +103,6 @@ select {head}{lock},
 
 // sqlTryLock is the lock whose answer is read before anything else is sent.
 const sqlTryLock = `pg_try_advisory_xact_lock($1::bigint)`
-
-// The settings that free the claim of a client that vanished in the middle of a statement (a closed connection is looked
-// for each second), without a word (keepalives), or without reading what it asked for (R20). A socket's settings cost
-// microseconds and mean nothing on a Unix socket; a server that is not on Linux may refuse them. Which of the two it is, the
-// server says: a client that sees a Unix socket may talk to a pooler that talks TCP (R17).
-const (
-	settingsLocal = `set_config('client_connection_check_interval', '1000', true)`
-	settingsTCP   = settingsLocal + `
-    || set_config('tcp_user_timeout', $3::text, true)
-    || set_config('tcp_keepalives_idle', $4::text, true)
-    || set_config('tcp_keepalives_interval', $4::text, true)
-    || set_config('tcp_keepalives_count', '2', true)`
-	settingsLinux = `case when inet_client_addr() is null then ` + settingsLocal + ` else ` + settingsTCP + ` end`
-	isLinux       = `version() like '%-linux-%'`
-)
 
 // platform is what a store has learned of its server.
 type platform int32
@@ -134,9 +121,9 @@ func newClaims(head, lock string) claims {
 		return strings.NewReplacer("{head}", head, "{lock}", lock, "{settings}", settings, "{platform}", platform).Replace(sqlClaim)
 	}
 	return claims{
-		platformUnknown: form("case when "+isLinux+" then "+settingsLinux+" end", isLinux),
-		platformLinux:   form(settingsLinux, "true"),
-		platformOther:   form("$4::text", "false"),
+		platformUnknown: form(handlertx.SettingsUnknown, handlertx.IsLinux),
+		platformLinux:   form(handlertx.SettingsLinux, "true"),
+		platformOther:   form(handlertx.SettingsOther, "false"),
 	}
 }
 

@@ -66,7 +66,7 @@ func (ls *leases) drop(l *lease) {
 // run renews what is due until ctx ends.
 func (ls *leases) run(ctx context.Context, wake <-chan struct{}) {
 	for ls.await(ctx, wake) {
-		err := ls.store.renewals.with(ctx, func(conn *pgx.Conn) error {
+		err := ls.store.renewals.With(ctx, func(conn *pgx.Conn) error {
 			for more := true; more; more = ls.await(ctx, wake) {
 				if err := ls.renew(ctx, conn); err != nil {
 					return err

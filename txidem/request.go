@@ -51,6 +51,7 @@ type identity struct {
 	keep             time.Duration // how long the record is kept, from its end
 	explicit         bool          // the caller gave the key
 	leased           bool          // the effect lies outside the database
+	held             bool          // the last run of the handler had its record held: it is written without an expiry
 	event            *Event        // what the observer will hear
 }
 
@@ -87,6 +88,15 @@ func (s *Store) identify(req Request) (*identity, error) {
 	}
 	id.ID = toolcall.NewID(id.scope, id.tool, id.key)
 	return id, nil
+}
+
+// keepSeconds is how long the record of a call that succeeded is kept. Nothing makes it one that does not expire: an interval
+// of null seconds is null, and so is a time to which it is added.
+func (id *identity) keepSeconds() any {
+	if id.held {
+		return nil
+	}
+	return id.keep.Seconds()
 }
 
 const maxName = 255

@@ -27,7 +27,7 @@ func (s *Store) resolve(ctx context.Context, id *identity, c *claim, lost *Outco
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), id.policy.CommitTimeout)
 	defer cancel()
 	var rec *record
-	err := s.reserve.with(ctx, func(conn *pgx.Conn) (err error) {
+	err := s.reserve.With(ctx, func(conn *pgx.Conn) (err error) {
 		rec, err = s.settled(ctx, conn, id)
 		if err != nil || rec == nil || rec.attempt != c.token {
 			return err

@@ -63,6 +63,8 @@ func (b *Batch) fill(ctx context.Context, id *identity, queue func(context.Conte
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		call.Finish(nil)
+		b.held = call.Held()
+		id.held = b.held
 		id.event.Handler += time.Since(start)
 	}()
 	answer, err = queue(toolcall.NewContext(ctx, call), b)

@@ -208,6 +208,7 @@ func perform(ctx context.Context, id *identity, l *lease, do func(context.Contex
 			answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		call.Finish(nil)
+		id.held = call.Held()
 	}()
 	answer, err = do(toolcall.NewContext(ctx, call))
 	if err == nil && len(answer) > id.policy.MaxAnswer {

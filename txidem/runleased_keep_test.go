@@ -222,7 +222,7 @@ func TestRunLeased_R14_R12_RetentionCountsFromTheEndOfTheLastLease(t *testing.T)
 func TestRunLeased_R14_TakeOverThatIsSentAgainForgetsItsFirstTry(t *testing.T) {
 	t.Parallel()
 	l := &lease{epoch: "1"}
-	if _ = l.readEpoch(overRow{}); l.epoch != "" {
+	if _ = l.readEpoch(noRows{}); l.epoch != "" {
 		t.Errorf("the epoch is %q where no row was changed", l.epoch)
 	}
 }

@@ -167,7 +167,7 @@ func (f *fixture) renewsNothing() {
 	eventually(f.t, "no lease is renewed", func() bool {
 		f.store.leases.mu.Lock()
 		defer f.store.leases.mu.Unlock()
-		return len(f.store.leases.live) == 0 && len(f.store.renewals.slots) == 0
+		return len(f.store.leases.live) == 0 && f.store.renewals.Busy() == 0
 	})
 	f.idle()
 }

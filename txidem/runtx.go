@@ -238,7 +238,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 	v := &verdict{}
 	v.watch(b)
 	if c.place != "" {
-		b.Queue(s.sql.recordTx, c.place, c.token, rec.answer, c.id.keep.Seconds()).QueryRow(v.readTime(rec))
+		b.Queue(s.sql.recordTx, c.place, c.token, rec.answer, c.id.keepSeconds()).QueryRow(v.readTime(rec))
 	} else {
 		s.queueForget(b, c.id, c.claim)
 		s.queueRecord(b, c.id, rec).QueryRow(v.readTime(rec))

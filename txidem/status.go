@@ -66,7 +66,7 @@ func (s *Store) Resolve(ctx context.Context, req Request) (toolcall.Status, erro
 	limited, cancel := context.WithTimeout(ctx, id.policy.CommitTimeout)
 	defer cancel()
 	var rec *record
-	err = s.resolvers.with(limited, func(conn *pgx.Conn) (err error) {
+	err = s.resolvers.With(limited, func(conn *pgx.Conn) (err error) {
 		if rec, err = s.settled(limited, conn, id); err != nil || rec == nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/sideconn"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -52,9 +53,9 @@ type Recorded struct {
 // running that have to renew their leases; and closes them again.
 type Store struct {
 	pool      *pgxpool.Pool
-	reserve   *reserve // for calls that lost the answer of their commit
-	resolvers *reserve // for Resolve, which may wait for long and must not be in their way
-	renewals  *reserve // for the leases of running calls
+	reserve   *sideconn.Reserve // for calls that lost the answer of their commit
+	resolvers *sideconn.Reserve // for Resolve, which may wait for long and must not be in their way
+	renewals  *sideconn.Reserve // for the leases of running calls
 	sql       queries
 	policy    Policy
 	authorize func(context.Context, Recorded) error
@@ -69,6 +70,9 @@ type Store struct {
 	platform  atomic.Int32 // what is known of the server, a platform
 }
 
+// reserved is how many connections each of them may have beside the pool.
+const reserved = 2
+
 // New makes a store on the pool. It does not connect. It returns an error that names the field for a bad config.
 func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if pool == nil {
@@ -81,8 +85,8 @@ func New(pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.pool, s.reserve, s.resolvers, s.renewals = pool, newReserve(pool), newReserve(pool), newReserve(pool)
-	s.leases.store, s.renewals.patience = s, s.leases.patience
+	s.pool, s.reserve, s.resolvers, s.renewals = pool, sideconn.New(pool, reserved), sideconn.New(pool, reserved), sideconn.New(pool, reserved)
+	s.leases.store, s.renewals.Patience = s, s.leases.patience
 	return s, nil
 }
 

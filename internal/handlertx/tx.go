@@ -1,0 +1,142 @@
+package handlertx
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	// ErrManaged is returned by Commit and Rollback of the tx, which do nothing else.
+	ErrManaged = errors.New("txonce: the handler's tx is ended for it; return nil to commit or an error to roll back")
+	// ErrOver is returned by the tx when it is used after [Watch.End]. It has no other effect.
+	ErrOver = errors.New("txonce: the handler has returned; its tx cannot be used any more")
+)
+
+// New guards tx, which is open on conn and in which Postgres has been idle since the given time at the earliest.
+func New(conn *pgx.Conn, tx pgx.Tx, since time.Time) (pgx.Tx, *Watch) {
+	w := &Watch{conn: conn, since: since}
+	return &handlerTx{Tx: tx, watch: w}, w
+}
+
+// handlerTx is the guarded transaction.
+type handlerTx struct {
+	pgx.Tx
+	watch *Watch // not embedded: a handler is not to end it
+}
+
+func (tx *handlerTx) Commit(context.Context) error   { return ErrManaged }
+func (tx *handlerTx) Rollback(context.Context) error { return ErrManaged }
+
+// savepoint is what Begin of the handler's tx returns. It is the handler's to end, as long as the handler runs.
+type savepoint struct{ handlerTx }
+
+func (tx *savepoint) Commit(ctx context.Context) error {
+	done, err := tx.watch.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return tx.Tx.Commit(ctx)
+}
+
+func (tx *savepoint) Rollback(ctx context.Context) error {
+	done, err := tx.watch.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return tx.Tx.Rollback(ctx)
+}
+
+func (tx *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	done, err := tx.watch.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	inner, err := tx.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &savepoint{handlerTx{Tx: inner, watch: tx.watch}}, nil
+}
+
+func (tx *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	done, err := tx.watch.use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return tx.Tx.CopyFrom(ctx, table, columns, rows)
+}
+
+func (tx *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	done, err := tx.watch.use()
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	defer done()
+	for _, q := range b.QueuedQueries {
+		tx.watch.sends(q.SQL)
+	}
+	return tx.Tx.SendBatch(ctx, b)
+}
+
+func (tx *handlerTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	done, err := tx.watch.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return tx.Tx.Prepare(ctx, name, sql)
+}
+
+func (tx *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	done, err := tx.watch.use()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer done()
+	tag, err := tx.Tx.Exec(ctx, sql, args...)
+	if EndsTx(tag) {
+		tx.watch.ended.Store(true)
+	}
+	return tag, err
+}
+
+func (tx *handlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	done, err := tx.watch.use()
+	if err != nil {
+		return overRow{}, err
+	}
+	defer done()
+	tx.watch.sends(sql)
+	return tx.Tx.Query(ctx, sql, args...)
+}
+
+func (tx *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	done, err := tx.watch.use()
+	if err != nil {
+		return overRow{}
+	}
+	defer done()
+	tx.watch.sends(sql)
+	return tx.Tx.QueryRow(ctx, sql, args...)
+}
+
+// EndsTx reports whether a statement with this tag made something durable that a rollback does not undo.
+func EndsTx(tag pgconn.CommandTag) bool {
+	return tag.String() == "COMMIT" || tag.String() == "PREPARE TRANSACTION"
+}
+
+// overRow is what reading returns after the handler has.
+type overRow struct{ pgx.Rows }
+
+func (overRow) Scan(...any) error { return ErrOver }
+func (overRow) Err() error        { return ErrOver }
+func (overRow) Close()            {}
+func (overRow) Next() bool        { return false }
