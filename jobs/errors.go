@@ -87,11 +87,11 @@ var (
 
 // The codes of failures that this package gives a job. Those of the work's own come from [Fail].
 const (
-	CodeBadArgs           = "bad_args"            // the arguments do not decode into the definition's type
-	CodeAttemptsExhausted = "attempts_exhausted"  // the last of MaxAttempts did not succeed
-	CodeDeadline          = "deadline_exceeded"   // the deadline passed before an attempt could commit
-	CodeResultTooLarge    = "result_too_large"    // ErrAnswerTooLarge
-	CodeEndedTx           = "handler_ended_tx"    // ErrEndedTx
+	CodeBadArgs           = "bad_args"           // the arguments do not decode into the definition's type
+	CodeAttemptsExhausted = "attempts_exhausted" // the last of MaxAttempts did not succeed
+	CodeDeadline          = "deadline_exceeded"  // the deadline passed before an attempt could commit
+	CodeResultTooLarge    = "result_too_large"   // ErrAnswerTooLarge
+	CodeEndedTx           = "handler_ended_tx"   // ErrEndedTx
 )
 
 // Fail makes the error with which a worker ends its job at once: the request itself is at fault, and another attempt would

@@ -15,11 +15,11 @@ type queries struct {
 	begin, look                      string
 	beat                             string
 	open, lock, restore              string
-	done, let                        string
+	done, let, settled               string
 	retry, end                       string
 	status                           string
 	cancelLook, cancelAsk, cancelEnd string
-	due, check, ring, endDue         string
+	due, dueOne, check, ring, endDue string
 	expire, orphans                  string
 }
 
@@ -33,11 +33,11 @@ func queriesFor(schema string) queries {
 		begin:  in(sqlBegin), look: in(sqlLook),
 		beat: in(sqlBeat),
 		open: sqlOpen, lock: in(sqlLock), restore: sqlRestore,
-		done: in(sqlDone), let: in(sqlLet),
+		done: in(sqlDone), let: in(sqlLet), settled: in(sqlSettled),
 		retry: in(sqlRetry), end: in(sqlEnd),
 		status:     in(sqlStatus),
 		cancelLook: in(sqlCancelLook), cancelAsk: in(sqlCancelAsk), cancelEnd: in(sqlCancelEnd),
-		due: in(sqlDue), check: in(sqlCheck), ring: in(sqlRing), endDue: in(sqlEndDue),
+		due: in(sqlDue), dueOne: in(sqlDueOne), check: in(sqlCheck), ring: in(sqlRing), endDue: in(sqlEndDue),
 		expire: in(sqlExpire), orphans: in(sqlOrphans),
 	}
 }
@@ -117,7 +117,7 @@ select mine.attempt::text, mine.cancelled, exists (select from renewed where ren
 const sqlOpen = `
 select set_config('txonce.attempt', $1::text, true), set_config('idle_in_transaction_session_timeout', $3::text, true),
        ` + handlertx.SettingsUnknown + `,
-       $4::text, set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true)`
+       set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true)`
 
 // sqlLock takes the job's row for the rest of the transaction: the fence. It waits, for the process' own renewals have the row
 // for a moment; nobody who has it for longer leaves this attempt a job.
@@ -150,6 +150,9 @@ update {schema}.call c
  where j.id = $1::uuid and j.finished_at is not null and c.id = j.call and c.expires_at is null and c.finished_at is not null
    and (j.call_attempt is null or c.attempt = j.call_attempt)
    and not exists (select from {schema}.job other where other.call = j.call and other.finished_at is null)`
+
+// sqlSettled reads the job once no transaction that has its row is open any more.
+const sqlSettled = `select state, attempt from {schema}.job where id = $1::uuid for update`
 
 // sqlRetry ends an attempt that is not the last one.
 const sqlRetry = `
@@ -198,17 +201,25 @@ update {schema}.job
        expires_at = clock_timestamp() + greatest(keep, call_keep)
  where id = $1::uuid and finished_at is null`
 
-// sqlDue takes jobs that are to be looked at. Those that run come in an order of their own: a long queue must not delay them.
-const sqlDue = `
+// sqlOfDue is what is read of a job that is looked at.
+const sqlOfDue = `
 select id, kind, queue, priority, attempts, max_attempts, coalesce(bell, 0), cancel_at is not null,
        (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
        (extract(epoch from greatest(clock_timestamp() - run_at, interval '0')) * 1000000)::bigint,
        coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0), set_config('lock_timeout', '5000', true)
-  from {schema}.job
+  from {schema}.job`
+
+// sqlDue takes jobs that are to be looked at. Those that run come in an order of their own: a long queue must not delay them.
+const sqlDue = sqlOfDue + `
  where state = $1::text and check_at <= now() and finished_at is null and kind = any($2::text[])
  order by check_at
  limit $3::integer
+   for update skip locked`
+
+// sqlDueOne takes one job.
+const sqlDueOne = sqlOfDue + `
+ where id = $1::uuid and finished_at is null and kind = any($2::text[])
    for update skip locked`
 
 // sqlCheck puts off the next look.

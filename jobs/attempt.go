@@ -1,0 +1,191 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// attempt is one try at a job: what the job's row says, and the token that makes this attempt the only one that can end it.
+type attempt struct {
+	id          toolcall.ID
+	token       pgtype.UUID
+	def         *definition
+	scope       string
+	args        []byte
+	number, max int
+	submittedAt time.Time
+	held        bool          // a call's record waits for the job
+	left        time.Duration // until the deadline; 0 for none
+
+	cancel context.CancelCauseFunc
+	wake   chan<- struct{} // tells that there is something to write
+
+	mu     sync.Mutex
+	said   *toolcall.Progress // what the work reported last
+	unsaid bool               // and that it has not been written
+}
+
+// duplicate is how long a doorbell is put off that rang for a job that another attempt has. Should that one die, the sweeper
+// hangs a new one.
+const duplicate = time.Minute
+
+// answer is what happens when a doorbell rings. What it returns is what becomes of the doorbell: nil takes it down, which is
+// for jobs that have ended and no others.
+func (r *Runner) answer(ctx context.Context, def *definition, id toolcall.ID) error {
+	a, err := r.begin(ctx, def, id)
+	if err != nil || a == nil {
+		return err
+	}
+	attemptCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(causeOf(ctx)) })()
+	a.cancel = cancel
+	r.beats.hold(a)
+	defer r.beats.drop(a)
+	return r.conclude(attemptCtx, a, r.perform(attemptCtx, a))
+}
+
+// causeOf says why River ended the context.
+func causeOf(ctx context.Context) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, rivertype.ErrJobCancelledRemotely):
+		return ErrCancelled
+	case errors.Is(cause, context.DeadlineExceeded):
+		return ErrTimeout
+	}
+	return ErrStopping
+}
+
+// found is the row of a job whose doorbell rang.
+type found struct {
+	kind, scope, state                     string
+	mine, cancelled, live, overdue, ofCall bool
+	attempts, max                          int
+	waitUS, leftUS, createdUS              int64
+	args                                   []byte
+}
+
+// begin begins an attempt, or says by its error what becomes of the doorbell. Both are nil when the job has ended.
+func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*attempt, error) {
+	token := newToken()
+	f := &found{}
+	b := &pgx.Batch{}
+	b.Queue("begin isolation level read committed")
+	b.Queue(sqlQuick)
+	b.Queue(r.sql.begin, uuidOf(id), token, r.cfg.Lease.Seconds(), def.kind)
+	b.Queue(r.sql.look, uuidOf(id), token).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&f.kind, &f.scope, &f.state, &f.mine, &f.attempts, &f.max, &f.cancelled, &f.live, &f.overdue,
+			&f.waitUS, &f.leftUS, &f.createdUS, &f.ofCall, &f.args, nil)
+	})
+	b.Queue("commit")
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	defer release(ctx, conn)
+	switch err := conn.SendBatch(ctx, b).Close(); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, river.JobCancel(fmt.Errorf("%w: %s", ErrNotFound, id))
+	case hasCode(err, codeLockTimeout): // somebody is committing it
+		return nil, river.JobSnooze(r.cfg.Lease)
+	case err != nil:
+		return nil, explain(ctx, err)
+	}
+	a := &attempt{
+		id: id, token: token, def: def, scope: f.scope, args: f.args, number: f.attempts, max: f.max,
+		submittedAt: timeOf(f.createdUS), held: f.ofCall, left: time.Duration(f.leftUS) * time.Microsecond,
+	}
+	if f.mine {
+		return a, nil
+	}
+	return nil, r.turnAway(ctx, a, f)
+}
+
+// turnAway says what becomes of a doorbell that rang for nothing. What a dead worker left is the sweeper's to settle.
+func (r *Runner) turnAway(ctx context.Context, a *attempt, f *found) error {
+	switch toolcall.State(f.state) {
+	case toolcall.StateSucceeded, toolcall.StateFailed, toolcall.StateCancelled:
+		return nil
+	}
+	switch {
+	case f.kind != a.def.kind:
+		return river.JobCancel(fmt.Errorf("%w: job %s is a %q, its doorbell rang for a %q", ErrNotFound, a.id, f.kind, a.def.kind))
+	case f.live:
+		return river.JobSnooze(duplicate)
+	case f.cancelled || f.overdue || f.attempts >= f.max:
+		r.log.DebugContext(ctx, "jobs: a job is left to the sweeper to end", "kind", f.kind, "job", a.id)
+		return river.JobSnooze(duplicate)
+	}
+	return river.JobSnooze(max(time.Duration(f.waitUS)*time.Microsecond, time.Second/10)) // its time has not come
+}
+
+// perform does the work and commits what it came to.
+func (r *Runner) perform(ctx context.Context, a *attempt) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.def.opts.Timeout, ErrTimeout)
+	defer cancel()
+	if a.left > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, a.left, ErrDeadline)
+		defer cancel()
+	}
+	commit, err := a.compute(ctx)
+	switch cause := context.Cause(ctx); {
+	case cause == nil, errors.Is(cause, ErrStopping) && err == nil: // when the work is done, it is committed
+	case err == nil:
+		return cause
+	case !errors.Is(err, cause):
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.commit(ctx, a, commit)
+}
+
+// compute does the first half, in a goroutine of its own: one that ends (runtime.Goexit) must not take River's with it.
+func (a *attempt) compute(ctx context.Context) (c commit, err error) {
+	call := a.call()
+	call.Finish(nil) // there is no transaction yet that statements could travel in
+	err = apart(func() (err error) {
+		c, err = a.def.run(toolcall.NewContext(ctx, call), a)
+		return err
+	})
+	return c, err
+}
+
+// call is what the work finds in its context. Its downstream keys are the same for each attempt.
+func (a *attempt) call() *toolcall.Call {
+	return &toolcall.Call{ID: a.id, Scope: a.scope, Tool: a.def.kind, Key: "x:" + a.id.String(), Epoch: "job"}
+}
+
+// apart calls one of the user's functions. A panic and the end of the goroutine become errors.
+func apart(call func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			if v := recover(); v != nil {
+				done <- fmt.Errorf("%w: %v\n%s", ErrPanicked, v, debug.Stack())
+			} else {
+				done <- fmt.Errorf("%w: it ended its goroutine", ErrPanicked)
+			}
+		}()
+		err := call()
+		returned = true
+		done <- err
+	}()
+	return <-done
+}

@@ -1,0 +1,135 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// conclude writes down how an attempt ended, and says what becomes of its doorbell. Should that not be possible, the lease
+// runs out, and the sweeper finds the job.
+func (r *Runner) conclude(ctx context.Context, a *attempt, err error) error {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	log := r.log.With("kind", a.def.kind, "job", a.id, "attempt", a.number)
+	failure, failed := failureIn(err)
+	switch {
+	case errors.Is(err, ErrLeaseLost): // whatever it says now is of no account
+		log.WarnContext(ctx, "jobs: another attempt has taken the job over; this one ends without effect", "error", err)
+		return river.JobSnooze(duplicate)
+	case errors.Is(err, ErrOutcomeUnknown):
+		log.ErrorContext(ctx, "jobs: the outcome of a commit stays unknown; the next attempt finds out", "error", err)
+		return err
+	case failed:
+		log.InfoContext(ctx, "jobs: a job failed", "code", failure.Code, "error", err)
+		return r.end(ctx, a, toolcall.StateFailed, failure, err, river.JobCancel(err))
+	case errors.Is(err, ErrCancelled):
+		log.InfoContext(ctx, "jobs: a job was cancelled")
+		return r.end(ctx, a, toolcall.StateCancelled, nil, err, river.JobCancel(ErrCancelled))
+	case errors.Is(err, ErrDeadline):
+		log.InfoContext(ctx, "jobs: the deadline of a job has passed", "error", err)
+		return r.end(ctx, a, toolcall.StateFailed, overdue(), err, river.JobCancel(err))
+	case errors.Is(err, ErrStopping):
+		log.InfoContext(ctx, "jobs: a job is handed back, since the runner stops")
+		return r.retry(ctx, a, 1, 0, err, fmt.Errorf("%w: %w", ErrStopping, context.Canceled))
+	case a.number >= a.max:
+		log.ErrorContext(ctx, "jobs: the last attempt at a job did not succeed", "error", err)
+		return r.end(ctx, a, toolcall.StateFailed, exhausted(a.number), err, plain(err))
+	}
+	pause := a.def.pause(a.number)
+	log.WarnContext(ctx, "jobs: an attempt did not succeed", "error", err, "again_in", pause)
+	return r.retry(ctx, a, 0, pause, err, plain(err))
+}
+
+// plain keeps River from taking an error of the work for one of its own instructions: this package decides.
+func plain(err error) error {
+	if errors.As(err, new(*river.JobCancelError)) || errors.As(err, new(*river.JobSnoozeError)) {
+		return errors.New(brief(err))
+	}
+	return err
+}
+
+const settleTimeout = 10 * time.Second
+
+// exhausted and overdue are what callers are told. What went wrong inside is for operators, in last_error and the log.
+func exhausted(attempts int) *toolcall.Failure {
+	return &toolcall.Failure{Code: CodeAttemptsExhausted, Message: fmt.Sprintf("The job did not succeed in %d attempts and was given up. Nothing was changed.", attempts)}
+}
+
+func overdue() *toolcall.Failure {
+	return &toolcall.Failure{Code: CodeDeadline, Message: "The job was not done before its deadline and was given up. Nothing was changed."}
+}
+
+// retry ends an attempt behind which there will be another one. then is what River is told.
+func (r *Runner) retry(ctx context.Context, a *attempt, uncounted int, pause time.Duration, why, then error) error {
+	tag, err := r.pool.Exec(ctx, r.sql.retry, uuidOf(a.id), a.token, uncounted, brief(why), pause.Seconds(), r.cfg.Lease.Seconds())
+	switch {
+	case err != nil:
+		r.log.WarnContext(ctx, "jobs: the end of an attempt could not be written down; the job runs again when its lease is over", "job", a.id, "error", err)
+		return errors.Join(then, explain(ctx, err))
+	case tag.RowsAffected() == 0:
+		return river.JobSnooze(duplicate) // it is another attempt's by now
+	}
+	return then
+}
+
+// end ends the job without a result. then is what River is told.
+func (r *Runner) end(ctx context.Context, a *attempt, state toolcall.State, failure *toolcall.Failure, why, then error) error {
+	answer, err := encodeFailure(failure)
+	if err != nil {
+		return err
+	}
+	var ended int64
+	b := &pgx.Batch{}
+	b.Queue("begin isolation level read committed")
+	b.Queue(r.sql.end, uuidOf(a.id), a.token, string(state), answer, brief(why)).Exec(func(tag pgconn.CommandTag) error {
+		ended = tag.RowsAffected()
+		return nil
+	})
+	if a.held {
+		b.Queue(r.sql.let, uuidOf(a.id))
+	}
+	b.Queue("commit")
+	conn, err := r.pool.Acquire(ctx)
+	if err == nil {
+		defer release(ctx, conn)
+		err = conn.SendBatch(ctx, b).Close()
+	}
+	switch {
+	case err != nil:
+		r.log.WarnContext(ctx, "jobs: the end of a job could not be written down; it runs again when its lease is over", "job", a.id, "error", err)
+		return explain(ctx, err)
+	case ended == 0:
+		return river.JobSnooze(duplicate) // it is another attempt's by now
+	}
+	return then
+}
+
+func encodeFailure(failure *toolcall.Failure) ([]byte, error) {
+	if failure == nil {
+		return []byte{}, nil
+	}
+	return encode(failure)
+}
+
+func decodeFailure(raw []byte) (*toolcall.Failure, error) {
+	failure := &toolcall.Failure{}
+	return failure, json.Unmarshal(raw, failure)
+}
+
+// longestError keeps a stack trace in a row, and not a dump.
+const longestError = 8 << 10
+
+// brief is the error as Postgres can keep it.
+func brief(err error) string { return clip(err.Error(), longestError) }
