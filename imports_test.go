@@ -23,7 +23,8 @@ var allowed = map[string][]string{
 	"txidem/mcpidem":          {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/idemkey", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/...", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/..."},
 	"txidem/mcpidem/intent":   {module + "/internal/idemkey", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
-	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/..."},
+	"jobs":                    {module + "/toolcall", module + "/internal/handlertx", module + "/internal/sideconn", "github.com/jackc/pgx/v5/...", "github.com/riverqueue/river", "github.com/riverqueue/river/rivertype", "github.com/riverqueue/river/riverdriver/riverpgxv5"},
+	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/...", "github.com/riverqueue/river/rivermigrate", "github.com/riverqueue/river/riverdriver/riverpgxv5"},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/idemkey":        {},
 	"txidem/httpidem":         {module + "/toolcall", module + "/txidem", module + "/internal/canonjson", module + "/internal/keyheader", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/standard-webhooks/standard-webhooks/libraries/go"},
@@ -36,7 +37,7 @@ var allowed = map[string][]string{
 	"internal/delayproxy":     {},
 	"internal/faultconn":      {},
 	"internal/pgturns":        {},
-	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "go.uber.org/goleak"},
+	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "github.com/riverqueue/river/rivermigrate", "github.com/riverqueue/river/riverdriver/riverpgxv5", "go.uber.org/goleak"},
 	"internal/dbtest/eachway": {module + "/internal/dbtest"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 	"examples/webhooks":       {"..."}, // a program, as above

@@ -49,6 +49,23 @@ func errPooled(pid uint32) error {
 
 // explain adds the remedy to an error of the server.
 func (s *session) explain(err error) error {
+	return s.remedied(err, fmt.Sprintf("schema %q holds something of that name that is not txonce's; set Config.Schema to a schema of its own", s.cfg.Schema))
+}
+
+// explainRiver does that for an error of River's migrations.
+func (s *session) explainRiver(err error) error {
+	if errors.Is(err, ErrPooled) {
+		return errPooled(s.pid)
+	}
+	if _, ok := errors.AsType[*pgconn.PgError](err); !ok {
+		err = fmt.Errorf("the connection failed; each of River's migrations is done as a whole or not at all, so simply run it again: %w", err)
+	}
+	err = s.remedied(err, fmt.Sprintf("schema %q holds something of that name that is not River's; set Config.RiverSchema to a schema of its own", s.cfg.RiverSchema))
+	return fmt.Errorf("migrations: River's migrations in schema %q: %w", s.cfg.RiverSchema, err)
+}
+
+// remedied adds what to do next; taken is that for a name that is taken.
+func (s *session) remedied(err error, taken string) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -60,11 +77,13 @@ func (s *session) explain(err error) error {
 	case "42501": // insufficient_privilege
 		remedy = "run Up once with a role that may create tables there, and give the application's role the grants in the package documentation"
 	case "42P07", "42710": // duplicate_table, duplicate_object
-		remedy = fmt.Sprintf("schema %q holds something of that name that is not txonce's; set Config.Schema to a schema of its own", s.cfg.Schema)
+		remedy = taken
 	case "25006": // read_only_sql_transaction
 		remedy = "this server only reads; use the address of the primary"
 	case "55P03": // lock_not_available
 		remedy = "a table is in use; try again, or raise the role's lock_timeout"
+	case "53300": // too_many_connections
+		remedy = "River's migrations take one connection beside that of the pool; try again, or raise the limit"
 	default:
 		return err
 	}

@@ -47,10 +47,19 @@ func up(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) error 
 	// Looked at before the lock: most starts find nothing to do and should not
 	// queue, least of all behind a newer build that is migrating (D07).
 	st, err := s.state(ctx)
-	if err != nil || s.nothingToDo(ctx, st) {
+	if err != nil {
 		return err
 	}
-	return s.locked(ctx, func() error { return s.up(ctx) })
+	river, err := s.riverState(ctx)
+	if err != nil || s.nothingToDo(ctx, st) && s.riverDone(ctx, river) {
+		return err
+	}
+	return s.locked(ctx, func() error {
+		if err := s.up(ctx); err != nil {
+			return err
+		}
+		return s.upRiver(ctx)
+	})
 }
 
 func (s *session) up(ctx context.Context) error {
@@ -120,6 +129,9 @@ func (s *session) down(ctx context.Context) error {
 		return fmt.Errorf("migrations: schema %q is at version %d and this build knows %d: use the build that migrated it to undo it",
 			s.cfg.Schema, st.version, s.files.latest)
 	}
+	if err := s.downRiver(ctx); err != nil { // first, for it was last on the way up
+		return err
+	}
 	for st.version > 0 {
 		if err := s.step(ctx, st.version, source.Down); err != nil {
 			return err
@@ -136,13 +148,17 @@ func (s *session) down(ctx context.Context) error {
 	if !st.schemaOurs {
 		return nil
 	}
-	err = s.exec(ctx, dropSchema(s.cfg.Schema))
+	return s.dropSchema(ctx, s.cfg.Schema)
+}
+
+func (s *session) dropSchema(ctx context.Context, schema string) error {
+	err := s.exec(ctx, dropSchema(schema))
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "2BP01" { // dependent_objects_still_exist
-		s.cfg.Logger.InfoContext(ctx, "migrations: the schema holds objects of others and stays", "schema", s.cfg.Schema)
+		s.cfg.Logger.InfoContext(ctx, "migrations: the schema holds objects of others and stays", "schema", schema)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("migrations: drop schema %q: %w", s.cfg.Schema, err)
+		return fmt.Errorf("migrations: drop schema %q: %w", schema, err)
 	}
 	return nil
 }

@@ -25,10 +25,13 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// session is the one connection of a run.
+// session is the connection of a run. River's migrations have one of their own
+// beside it, see runRiver.
 type session struct {
 	cfg   Config
 	files *files
+	river []int // the versions of River's tables that this build knows, ascending
+	pool  *pgxpool.Pool
 	conn  *pgxpool.Conn
 	pid   uint32 // server process that holds the lock
 }
@@ -46,6 +49,10 @@ func open(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) (*se
 	if err != nil {
 		return nil, err
 	}
+	river, err := riverVersions()
+	if err != nil {
+		return nil, err
+	}
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, errUnreachable(pool, err)
@@ -54,7 +61,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, cfg *Config, fsys fs.FS) (*se
 		conn.Release()
 		return nil, err
 	}
-	return &session{cfg: c, files: f, conn: conn}, nil
+	return &session{cfg: c, files: f, river: river, pool: pool, conn: conn}, nil
 }
 
 // checkServer wants "16.4", "15.18 (Debian 15.18-0+deb12u1)", "17beta1" and the like.

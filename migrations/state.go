@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/jackc/pgx/v5"
@@ -54,8 +55,9 @@ func (s *session) readVersion(ctx context.Context) (int, error) {
 	return version, nil
 }
 
-// isDropped tells that a Down elsewhere took the table away since we saw it.
+// isDropped tells that a Down elsewhere took the table away since we saw it, or,
+// with River's, its column.
 func isDropped(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pgErr.Code == "42P01" || pgErr.Code == "3F000") // undefined_table, invalid_schema_name
+	return ok && slices.Contains([]string{"42P01", "3F000", "42703"}, pgErr.Code) // undefined_table, invalid_schema_name, undefined_column
 }
