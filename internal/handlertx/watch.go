@@ -77,7 +77,9 @@ func (w *Watch) sends(sql string) {
 	}
 }
 
-// Ended reports whether a statement of the handler's ended the transaction.
+// Ended reports whether a statement was seen that ended the transaction. Some are not: where "commit; begin" is one text, or a
+// rollback is sent by Query and a BEGIN follows, another transaction is open by now. What is written at the end must ask for
+// something that only the first one can show, such as a setting that is local to it.
 func (w *Watch) Ended() bool { return w.ended.Load() }
 
 // Idle is the longest time that passed without a statement.
