@@ -139,7 +139,7 @@ with done as (
      where id = $1::uuid and attempt = current_setting('txonce.attempt')::uuid and state = 'running'
     returning true as it
 )
-select coalesce((select it from done), {schema}.refuse('TXJ01', 'the job belongs to another attempt')::boolean)`
+select coalesce((select it from done), {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
 
 // sqlLet lets the record of the call that submitted the job go, when this was the last job of the call: it is kept as long as
 // after any other call.
