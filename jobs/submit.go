@@ -53,7 +53,7 @@ type SubmitOpts struct {
 //
 // The errors are ErrScope, ErrArgs, ErrOptions, ErrUnknownKind, ErrOtherTx, ErrNoClient, and those of the database. With any
 // of them, roll tx back.
-func (d *Definition[In, Out]) SubmitTx(ctx context.Context, r *Runner, tx pgx.Tx, in In, opts *SubmitOpts) (Handle, error) {
+func (d *Definition[In, Out]) SubmitTx(ctx context.Context, tx pgx.Tx, r *Runner, in In, opts *SubmitOpts) (Handle, error) {
 	if d.err != nil {
 		return Handle{}, d.err
 	}
