@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
+)
+
+// hold stops a process, as a machine does that is paused, until what has its job by then is another, or, where it has the job's row
+// in a transaction, for longer than a lease or for longer than Postgres lets it keep that.
+func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
+	p.Signal(syscall.SIGSTOP)
+	defer p.Signal(syscall.SIGCONT)
+	defer p.Say(goOn) // it is in the pipe when the process runs on
+	if !m.proven() {
+		t.complain("a worker was not where it was to be stopped: %+v", m)
+	}
+	if m.Point == stopEffect {
+		t.mu.Lock()
+		short := len(t.history.stale)%2 == 0
+		t.mu.Unlock()
+		wait := lease + lease/2
+		if !short {
+			wait = commitTimeout + lease/2
+		}
+		if pause(ctx, wait) == nil {
+			t.returns(m, false)
+		}
+		return
+	}
+	lost, err := t.lost(ctx, m)
+	if err != nil {
+		return // the run is over
+	}
+	if !lost {
+		t.complain("a worker was stopped for %v at %s of job %s and nobody took the job over", lives.Patience, m.Point, m.Job)
+	}
+	t.returns(m, lost)
+}
+
+func (t *torturer) returns(m mark, late bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.history.stale = append(t.history.stale, stale{mark: m, late: late})
+}
+
+// lost waits until an attempt has lost its job.
+func (t *torturer) lost(ctx context.Context, m mark) (bool, error) {
+	for end := time.Now().Add(lives.Patience); time.Now().Before(end); {
+		over, err := lostJob(ctx, t.pool, m.Job, m.Number)
+		if err != nil || over {
+			return over, err
+		}
+		if err := pause(ctx, lives.LookAgain); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
