@@ -33,7 +33,7 @@ const maxBreaks = 2
 // jobScope is who makes the calls and may see the jobs.
 const jobScope = "crash"
 
-func newIntent(n int, rng *rand.Rand) intent {
+func newIntent(n int, rng *rand.Rand, p plant) intent {
 	i := intent{n: n, kind: writes}
 	switch draw := rng.IntN(20); {
 	case draw < 1:
@@ -52,6 +52,9 @@ func newIntent(n int, rng *rand.Rand) intent {
 		i.pause = lease + lease/4 // it must be renewed
 	case 2, 3:
 		i.pause = lease / 10
+	}
+	if p == completeTx { // whose workers know no other kind; and there is time to rescue them
+		i.kind, i.pause = writes, max(i.pause, lease/10)
 	}
 	return i
 }

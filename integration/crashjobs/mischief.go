@@ -29,9 +29,13 @@ const (
 	terminates trick = "terminated" // a session of a process is ended by the server
 )
 
-// tricks returns all of them, some more than once: that often they are played.
-func tricks() []trick {
-	return []trick{retries, retries, deletes, rings, rings, rescues, rescues, rescues, cancelsRow, cancelsJob, terminates}
+// tricks returns those that are played, some more than once: that often. Plain River workers lose what is cancelled or deleted.
+func (p plant) tricks() []trick {
+	all := []trick{retries, retries, rings, rings, rescues, rescues, rescues, terminates}
+	if p == completeTx {
+		return append(all, rescues, rescues, rescues, rescues)
+	}
+	return append(all, deletes, cancelsRow, cancelsJob)
 }
 
 // everySoOften is the pause between two tricks.
@@ -60,7 +64,7 @@ func (t *torturer) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := tricks()
+	all := t.o.plant.tricks()
 	for pause(ctx, everySoOften) == nil {
 		which := all[m.rng.IntN(len(all))]
 		done, err := m.play(ctx, which)

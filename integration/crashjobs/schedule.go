@@ -76,7 +76,7 @@ func (s *schedule) server(more bool) (assignment, bool) {
 	}
 	for more && !s.enough() && len(calls) < perLife {
 		n := len(s.intents)
-		s.intents = append(s.intents, newIntent(n, s.rng))
+		s.intents = append(s.intents, newIntent(n, s.rng, s.o.plant))
 		calls = append(calls, n)
 	}
 	if len(calls) == 0 {

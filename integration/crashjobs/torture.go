@@ -89,7 +89,7 @@ func torture(ctx context.Context, o options, p lives.Place, stderr io.Writer) (r
 	t := &torturer{
 		o: o, pool: pool, schedule: newSchedule(o, p), alive: alive, progress: lives.NewProgress(stderr, "crash-jobs", o.kills),
 		running: make(map[*lives.Process]role),
-		history: history{cancelled: make(map[string]bool), tricks: make(map[trick]int)},
+		history: history{cancelled: make(map[string]bool), tricks: make(map[trick]int)}, lastKill: begin,
 	}
 	b, err := t.run(ctx)
 	var recovered []time.Duration
@@ -134,10 +134,7 @@ func (t *torturer) run(ctx context.Context) (b books, err error) {
 	playing, stop := context.WithCancel(ctx)
 	defer stop()
 	lane(&play, func(context.Context) error { return t.play(playing) })
-	select {
-	case <-t.schedule.over:
-	case <-ctx.Done():
-	}
+	t.killing(ctx)
 	t.progress.End()
 	t.spareAll()
 	serve.Wait()
@@ -162,6 +159,32 @@ func (t *torturer) run(ctx context.Context) (b books, err error) {
 	return b, context.Cause(ctx)
 }
 
+// killing waits until there are deaths enough, or for so long that there will be no more: where jobs are stuck, nobody comes by
+// the points.
+func (t *torturer) killing(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.schedule.over:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if since := t.sinceKill(); since > t.o.stuck {
+			t.complain("nobody died for %v", since)
+			return
+		}
+	}
+}
+
+func (t *torturer) sinceKill() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.lastKill)
+}
+
 // settle reads the books once nothing may change any more, and sees to it that nothing does: doorbells ring, and calls are made
 // again.
 func (t *torturer) settle(ctx context.Context) (books, error) {
@@ -172,10 +195,16 @@ func (t *torturer) settle(ctx context.Context) (books, error) {
 	if err := t.live(ctx, t.schedule.last(), longestLast); err != nil {
 		return b, err
 	}
-	if b.unfinished() > 0 {
-		return b, nil
+	again, err := readBooks(ctx, t.pool)
+	switch {
+	case err != nil || b.unfinished() > 0:
+		return again, err
+	case again.unfinished() > 0: // of jobs that nobody should have submitted
+		err = t.drain(ctx)
+	default:
+		err = t.ringAll(ctx)
 	}
-	if err := t.ringAll(ctx); err != nil {
+	if err != nil {
 		return b, err
 	}
 	after, err := readBooks(ctx, t.pool)
@@ -200,7 +229,7 @@ func (t *torturer) servers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a, ok := t.schedule.server(open < backlog)
+		a, ok := t.schedule.server(open < backlog && !t.isSparing())
 		switch {
 		case ok:
 			if err := t.live(ctx, a, longestLife); err != nil {
@@ -223,10 +252,8 @@ func (t *torturer) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.mu.Lock()
-		since := time.Since(t.lastKill)
+		since := t.sinceKill()
 		t.history.drained = since
-		t.mu.Unlock()
 		if open == 0 || since > t.o.stuck {
 			return nil
 		}

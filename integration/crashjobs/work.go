@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/jobs"
 	"github.com/txonce/txonce/toolcall"
 )
@@ -64,10 +65,16 @@ func (p *process) work(ctx context.Context) error {
 	return p.run(ctx, runner)
 }
 
-// run runs a runner until the process dies or is to leave.
+// run runs a runner until the process dies or is to leave. A session that is ended keeps it from starting, for once.
 func (p *process) run(ctx context.Context, runner *jobs.Runner) error {
-	if err := runner.Start(ctx); err != nil {
-		return err
+	for until := time.Now().Add(lives.Patience); ; time.Sleep(lives.LookAgain) {
+		err := runner.Start(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, jobs.ErrUnavailable) || time.Now().After(until) {
+			return err
+		}
 	}
 	<-p.left
 	ctx, cancel := context.WithTimeout(ctx, longestLeave)
