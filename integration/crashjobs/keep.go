@@ -129,9 +129,6 @@ func (t *torturer) note(a assignment, l life) {
 	if d, ok := l.death(); ok {
 		h.deaths = append(h.deaths, d)
 	}
-	if l.torn {
-		h.torn++
-	}
 	if l.problem != "" {
 		h.problems = append(h.problems, fmt.Sprintf("%s %d: %s", a.Role, a.Life, l.problem))
 	}

@@ -11,7 +11,6 @@ import (
 // life is what became of a process.
 type life struct {
 	told    []answer
-	torn    bool  // its last line is not complete: that was no answer
 	mark    *mark // what it left behind when it died, if it did
 	killed  bool  // by SIGKILL
 	problem string
@@ -21,7 +20,7 @@ type life struct {
 func newLife(end lives.End, left *mark, markErr error) life {
 	l := life{killed: end.Killed(), mark: left}
 	var err error
-	l.told, l.torn, err = readAnswers(end.Stdout)
+	l.told, err = readAnswers(end.Stdout)
 	switch {
 	case err != nil || markErr != nil || end.InputErr != nil:
 		l.problem = fmt.Sprintf("what a process said cannot be understood: %v, %v, %v", err, markErr, end.InputErr)
@@ -48,15 +47,15 @@ func (l life) death() (mark, bool) {
 }
 
 // readAnswers reads complete lines. What comes behind the last line feed was told to nobody.
-func readAnswers(stdout []byte) (answers []answer, torn bool, err error) {
+func readAnswers(stdout []byte) (answers []answer, err error) {
 	for {
 		line, rest, complete := bytes.Cut(stdout, []byte{'\n'})
 		if !complete {
-			return answers, len(line) > 0, nil
+			return answers, nil
 		}
 		var a answer
 		if err := json.Unmarshal(line, &a); err != nil {
-			return answers, false, fmt.Errorf("line %q: %w", line, err)
+			return answers, fmt.Errorf("line %q: %w", line, err)
 		}
 		answers, stdout = append(answers, a), rest
 	}

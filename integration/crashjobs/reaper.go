@@ -181,7 +181,10 @@ func (r *reaper) heard(w *wire, a *attempt, b []byte) (int, error) {
 func (r *reaper) dieInside(w *wire, a *attempt, t turn, b []byte, e *exchange, p point) {
 	*e = exchange{Size: len(b)}
 	if r.isDue(p) && r.death.After == 0 && t.commit > 1 {
-		e.Written, _ = w.Conn.Write(b[:1+int(r.death.Part*float64(t.commit-1))])
+		var err error
+		if e.Written, err = w.Conn.Write(b[:1+int(r.death.Part*float64(t.commit-1))]); err != nil {
+			return // the session was ended, and the rest cannot be written either
+		}
 	}
 	r.dieAt(p, a.seen)
 }

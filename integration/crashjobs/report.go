@@ -134,8 +134,8 @@ func (r *report) writeStory(w io.Writer) {
 		}
 	}
 	_, _ = fmt.Fprintf(w, "crash-jobs: doorbells and sessions: %s, and %d rescued by River\n", strings.Join(played, " "), r.rescued)
-	_, _ = fmt.Fprintf(w, "crash-jobs: jobs %s; answers=%d, replayed=%d, torn=%d; stopped workers that came back=%d, of which behind another attempt=%d\n",
-		strings.Join(ended, " "), len(r.history.told), replayed, r.history.torn, len(r.history.stale), late)
+	_, _ = fmt.Fprintf(w, "crash-jobs: jobs %s; answers=%d, replayed=%d; stopped workers that came back=%d, of which behind another attempt=%d\n",
+		strings.Join(ended, " "), len(r.history.told), replayed, len(r.history.stale), late)
 	_, _ = fmt.Fprintf(w, "crash-jobs: the last job ended %.1f s after the last kill; %d lives in %.0f s\n",
 		r.history.drained.Seconds(), r.history.lives, r.took.Seconds())
 }

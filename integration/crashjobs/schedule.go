@@ -26,6 +26,7 @@ type schedule struct {
 	drawn   map[step]int  // points drawn so far
 	stops   map[point]int // drawn so far
 	stopped bool          // a worker that is to be stopped is on its way
+	workers int           // that there were
 	lives   int
 	over    chan struct{} // closed when there are deaths enough
 }
@@ -58,8 +59,11 @@ func (s *schedule) worker() assignment {
 	a := s.assignment(worker)
 	if s.wanted(worker) {
 		a.Death = s.plan(worker)
-		a.Stop = s.planStop()
+		if s.workers%stopEvery == 0 {
+			a.Stop = s.planStop()
+		}
 	}
+	s.workers++
 	return a
 }
 
@@ -150,8 +154,9 @@ func (s *schedule) share(st step) int {
 	return s.deaths[st] + s.planned[st]
 }
 
+// planStop draws a place to be stopped at, unless another worker is to be stopped: others must take over.
 func (s *schedule) planStop() *stop {
-	if s.stopped || !s.o.plant.stops() || s.lives%stopEvery > 0 {
+	if s.stopped || !s.o.plant.stops() {
 		return nil
 	}
 	s.stopped = true

@@ -37,7 +37,6 @@ type history struct {
 	stale     []stale
 	cancelled map[string]bool // ids of jobs that were told to be cancelled
 	tricks    map[trick]int   // that were played
-	torn      int             // answers of which only a part was told
 	lives     int
 	drained   time.Duration // from the last kill until all jobs had ended
 	problems  []string
