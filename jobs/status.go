@@ -98,7 +98,7 @@ func (r *Runner) settleOne(ctx context.Context, read *reading) (bool, error) {
 		if err != nil && !errors.Is(err, rivertype.ErrNotFound) {
 			return false, explain(ctx, err)
 		}
-		over = err == nil && row.State == rivertype.JobStateCancelled
+		over = err == nil && cancelledThere(row)
 	}
 	if !over {
 		return false, nil

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -158,7 +159,7 @@ func (r *Runner) settle(ctx context.Context, b *pgx.Batch, j *dueJob, hung *rive
 		later(time.Duration(j.leaseUS)*time.Microsecond, false)
 	case j.cancelled:
 		end(toolcall.StateCancelled, nil, "it was cancelled, and its worker is gone")
-	case hung != nil && hung.State == rivertype.JobStateCancelled:
+	case hung != nil && cancelledThere(hung):
 		end(toolcall.StateCancelled, nil, "its doorbell was cancelled in the queue")
 	case j.overdue:
 		end(toolcall.StateFailed, overdue(), "its deadline has passed")
@@ -172,6 +173,18 @@ func (r *Runner) settle(ctx context.Context, b *pgx.Batch, j *dueJob, hung *rive
 		return false
 	}
 	return true
+}
+
+// cancelledThere reports whether the doorbell was cancelled. Of one that is being answered that is a wish, and where the
+// worker is gone nobody is left to grant it.
+func cancelledThere(hung *rivertype.JobRow) bool {
+	if hung.State != rivertype.JobStateRunning {
+		return hung.State == rivertype.JobStateCancelled
+	}
+	var wish struct {
+		At string `json:"cancel_attempted_at"`
+	}
+	return json.Unmarshal(hung.Metadata, &wish) == nil && wish.At != ""
 }
 
 // hangs reports whether somebody will still hear of the job by this doorbell, soon.
