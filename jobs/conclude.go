@@ -81,7 +81,7 @@ func (r *Runner) retry(ctx context.Context, a *attempt, uncounted int, pause tim
 	case tag.RowsAffected() == 0:
 		return river.JobSnooze(duplicate) // it is another attempt's by now
 	}
-	return then
+	return &laterError{then, pause}
 }
 
 // end ends the job without a result. then is what River is told.
