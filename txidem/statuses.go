@@ -45,6 +45,8 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 	return statuses, nil
 }
 
+var _ toolcall.Source = (*Store)(nil)
+
 // inquiry is what was found about many calls.
 type inquiry struct {
 	store       *Store
