@@ -189,7 +189,7 @@ const sqlConfirm = `select pg_logical_emit_message(true, 'txonce', '')`
 
 // sqlCancelLook takes the row of the job that is to be cancelled.
 const sqlCancelLook = `
-select state, kind, bell, (lease_until > clock_timestamp()) is true
+select state, coalesce(bell, 0), (lease_until > clock_timestamp()) is true
   from {schema}.job
  where id = $1::uuid and scope = $2::text and (expires_at <= clock_timestamp()) is not true
    for update`
