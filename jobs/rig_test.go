@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
 	"github.com/txonce/txonce/toolcall"
@@ -194,4 +195,14 @@ func (f *fixture) blocked() {
 	f.eventually("somebody waits for a row", func() bool {
 		return get[bool](f, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	})
+}
+
+// withOneConn is a pool of one connection with these settings.
+func withOneConn(settings map[string]string) func(*pgxpool.Config) {
+	return func(cfg *pgxpool.Config) {
+		cfg.MaxConns = 1
+		for name, value := range settings {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
 }
