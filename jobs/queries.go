@@ -129,6 +129,9 @@ select state = 'running' and (attempt = $2::uuid) is true, cancel_at is not null
 
 const sqlRestore = `select set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
 
+// sqlGuard fails when this is not the transaction that sqlOpen prepared.
+const sqlGuard = `select current_setting('txonce.attempt')::uuid`
+
 // sqlDone ends the job with its result. Reading the token from the transaction's own setting makes it fail when the commit
 // function ended the transaction behind our back. It raises where it finds no such job: COMMIT is in the same round trip.
 const sqlDone = `
