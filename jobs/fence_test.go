@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -416,4 +418,78 @@ func TestFence_J02_TxOfACommitHalfIsTheOnlyOneWithTheToken(t *testing.T) {
 	if s := f.status(id); s.State != toolcall.StateRunning {
 		t.Errorf("the job is %s", s.State)
 	}
+}
+
+// TestFence_J02_DefaultIsolationDoesNotMatter: where transactions are stricter by default, to wait for a row is no error.
+func TestFence_J02_DefaultIsolationDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (*fixture, toolcall.ID, *visit, <-chan error) {
+		d, visits := stepwise(t, "stepwise", nil)
+		f := setup(t, still(), d)
+		f.pool = dbtest.PoolAt(t, f.pool.Config().ConnString(), func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+			cfg.MaxConns = 10
+		})
+		f.Runner = f.another(still(), d)
+		id := submit(f, d, in{Label: "a"}, nil)
+		bell := ring(f, f.Runner, d, id)
+		return f, id, begun(f, visits), bell
+	}
+	t.Run("cancel", func(t *testing.T) {
+		t.Parallel()
+		f, id, v, bell := begin(t)
+		v.enters(f)
+		cancelled := make(chan error, 1)
+		go func() {
+			_, err := f.Cancel(t.Context(), scope, id)
+			cancelled <- err
+		}()
+		f.blocked()
+		v.commits(nil)
+		f.hears("the doorbell", bell, isNil)
+		if err := receive(f, "Cancel", cancelled); !errors.Is(err, ErrFinished) && !errors.Is(err, ErrBusy) {
+			t.Errorf("Cancel gives %v", err)
+		}
+		f.effectsBy(map[string][]string{"a": {"1"}})
+	})
+	t.Run("an attempt fails", func(t *testing.T) {
+		t.Parallel()
+		f, id, v, bell := begin(t)
+		tx, err := f.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		if _, err := tx.Exec(t.Context(), `update txonce.job set message = 'renewed'`); err != nil {
+			t.Fatal(err)
+		}
+		v.computes(errors.New("no luck"))
+		f.blocked()
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.hears("the doorbell", bell, isError)
+		f.ended(id, toolcall.StateQueued, 1, "")
+	})
+}
+
+// TestFence_J07_CancelledJobWhoseAttemptFailsWaitsForNoOther: nobody asks, and the pause would be long.
+func TestFence_J07_CancelledJobWhoseAttemptFailsWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "stepwise", nil)
+	f := setup(t, still(), d)
+	id := submit(f, d, in{Label: "a"}, nil)
+	bell := ring(f, f.Runner, d, id)
+	v := begun(f, visits)
+	if _, err := f.Cancel(t.Context(), scope, id); err != nil {
+		t.Fatal(err)
+	}
+	v.computes(errors.New("no luck"))
+	receive(f, "the doorbell", bell)
+	f.sweeps(f.Runner)
+	if state := get[string](f, `select state from txonce.job`); state != string(toolcall.StateCancelled) {
+		t.Errorf("the job is %s", state)
+	}
+	nobody(f, visits)
+	f.effectsBy(map[string][]string{})
 }

@@ -157,12 +157,12 @@ update {schema}.call c
 // sqlSettled reads the job once no transaction that has its row is open any more.
 const sqlSettled = `select state, attempt from {schema}.job where id = $1::uuid for update`
 
-// sqlRetry ends an attempt that is not the last one.
+// sqlRetry ends an attempt that is not the last one. The sweeper looks at once at a job that was to be cancelled.
 const sqlRetry = `
 update {schema}.job
    set state = 'queued', lease_until = null, attempts = attempts - $3::integer, last_error = $4::text,
        run_at = clock_timestamp() + make_interval(secs => $5::double precision),
-       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline),
+       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline, cancel_at),
        progress = null, message = '', progress_at = null
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 

@@ -40,7 +40,7 @@ func (r *Runner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.
 	}
 	if len(over) > 0 {
 		for _, id := range over {
-			if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, id) }); err != nil {
+			if err := r.inTx(ctx, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, id) }); err != nil {
 				return nil, explain(ctx, err)
 			}
 		}

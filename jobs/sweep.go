@@ -59,11 +59,16 @@ func (r *Runner) sweepAlways(ctx context.Context) {
 // the same time.
 func (r *Runner) sweep(ctx context.Context) error {
 	for _, state := range [...]toolcall.State{toolcall.StateRunning, toolcall.StateQueued} {
-		if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.lookAfter(ctx, tx, state) }); err != nil {
+		if err := r.inTx(ctx, func(tx pgx.Tx) error { return r.lookAfter(ctx, tx, state) }); err != nil {
 			return explain(ctx, err)
 		}
 	}
 	return nil
+}
+
+// inTx calls fn in a transaction in which to wait for a row is no error, whatever the default isolation is.
+func (r *Runner) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
 }
 
 func (r *Runner) lookAfter(ctx context.Context, tx pgx.Tx, state toolcall.State) error {
