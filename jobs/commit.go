@@ -56,6 +56,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 	call, queued := a.call(), &pgx.Batch{}
 	guarded, watch := handlertx.New(conn.Conn(), tx, sent)
 	var answer []byte
+	returned := a.heeds(ctx)
 	err = apart(func() (err error) {
 		defer func() {
 			call.Finish(nil)
@@ -66,6 +67,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		}
 		return err
 	})
+	returned()
 	if err := left(ctx, conn, watch, err); err != nil {
 		return err
 	}

@@ -354,7 +354,8 @@ func TestCommit_R20_SettingsOfItsTransaction(t *testing.T) {
 	names := []string{"idle_in_transaction_session_timeout", "client_connection_check_interval", "lock_timeout", "transaction_isolation"}
 	show := func(ctx context.Context, db interface {
 		QueryRow(context.Context, string, ...any) pgx.Row
-	}) map[string]string {
+	},
+	) map[string]string {
 		got := make(map[string]string)
 		for _, name := range names {
 			var value string
@@ -381,8 +382,10 @@ func TestCommit_R20_SettingsOfItsTransaction(t *testing.T) {
 	if err := r.answer(t.Context(), d.def, id); err != nil {
 		t.Errorf("the doorbell: %v", err)
 	}
-	want := map[string]string{"idle_in_transaction_session_timeout": "7s", "client_connection_check_interval": "1s", "lock_timeout": "3s",
-		"transaction_isolation": "read committed"}
+	want := map[string]string{
+		"idle_in_transaction_session_timeout": "7s", "client_connection_check_interval": "1s", "lock_timeout": "3s",
+		"transaction_isolation": "read committed",
+	}
 	if diff := cmp.Diff(want, inside); diff != "" {
 		t.Errorf("settings inside (-want +got):\n%s", diff)
 	}

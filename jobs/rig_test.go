@@ -30,8 +30,10 @@ type visit struct {
 func stepwise(t *testing.T, name string, opts *Options) (*Definition[in, out], <-chan *visit) {
 	visits := make(chan *visit, 100)
 	return Define(name, func(ctx context.Context, job *Job[in]) (Commit[out], error) {
-		v := &visit{Job: job, ctx: ctx, computed: make(chan func() (Commit[out], error)), inTx: make(chan struct{}, 100),
-			committed: make(chan func(context.Context, pgx.Tx) error), over: t.Context().Done()}
+		v := &visit{
+			Job: job, ctx: ctx, computed: make(chan func() (Commit[out], error)), inTx: make(chan struct{}, 100),
+			committed: make(chan func(context.Context, pgx.Tx) error), over: t.Context().Done(),
+		}
 		visits <- v
 		select {
 		case end := <-v.computed:
