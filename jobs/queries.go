@@ -211,7 +211,8 @@ select id, kind, queue, priority, attempts, max_attempts, coalesce(bell, 0), can
        (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
        (extract(epoch from greatest(clock_timestamp() - run_at, interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0), set_config('lock_timeout', '5000', true)
+       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from clock_timestamp()) * 1000000)::bigint, set_config('lock_timeout', '5000', true)
   from {schema}.job`
 
 // sqlDue takes jobs that are to be looked at. Those that run come in an order of their own: a long queue must not delay them.

@@ -23,6 +23,7 @@ type dueJob struct {
 	bell                     int64
 	cancelled, live, overdue bool
 	waitUS, lateUS, leaseUS  int64 // until the next attempt is due, since then, until the lease ends
+	nowUS                    int64 // by the clock of the database
 }
 
 const (
@@ -118,7 +119,7 @@ func (r *Runner) due(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([
 		j := &dueJob{}
 		var id [16]byte
 		err := row.Scan(&id, &j.kind, &j.queue, &j.priority, &j.attempts, &j.maxAttempts, &j.bell, &j.cancelled, &j.live, &j.overdue,
-			&j.waitUS, &j.lateUS, &j.leaseUS, nil)
+			&j.waitUS, &j.lateUS, &j.leaseUS, &j.nowUS, nil)
 		j.id = id
 		return j, err
 	})
@@ -172,10 +173,12 @@ func (r *Runner) settle(ctx context.Context, b *pgx.Batch, j *dueJob, hung *rive
 		end(toolcall.StateFailed, exhausted(j.attempts), "the worker of its last attempt is gone")
 	case j.waitUS > 0:
 		later(time.Duration(j.waitUS)*time.Microsecond+r.cfg.Lease, true)
-	case hung != nil && r.hangs(hung):
-		later(min(max(late/2, r.cfg.Lease), longestCheck), true)
 	default:
-		return false
+		again := r.hangs(hung, late, timeOf(j.nowUS))
+		if again == 0 {
+			return false
+		}
+		later(again, true)
 	}
 	return true
 }
@@ -192,18 +195,24 @@ func cancelledThere(hung *rivertype.JobRow) bool {
 	return json.Unmarshal(hung.Metadata, &wish) == nil && wish.At != ""
 }
 
-// hangs reports whether somebody will still hear of the job by this doorbell, soon.
-func (r *Runner) hangs(hung *rivertype.JobRow) bool {
-	now := time.Now() // River's times are its clients'; a doorbell too many does no harm
-	switch hung.State {
-	case rivertype.JobStateAvailable, rivertype.JobStatePending:
-		return true
-	case rivertype.JobStateScheduled, rivertype.JobStateRetryable: // unless nobody leads the queue, who would move it on
-		return hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless))
-	case rivertype.JobStateRunning: // the worker is about to begin, or gone
-		return hung.AttemptedAt != nil && hung.AttemptedAt.After(now.Add(-r.cfg.Lease))
+// hangs says when to look again at a job of which somebody will still hear by this doorbell, soon: 0 where nobody will. What
+// River notes by its clients' clocks may be off; a doorbell too many does no harm.
+func (r *Runner) hangs(hung *rivertype.JobRow, late time.Duration, now time.Time) time.Duration {
+	again := min(max(late/2, r.cfg.Lease), longestCheck)
+	switch {
+	case hung == nil:
+		return 0
+	case hung.State == rivertype.JobStateAvailable, hung.State == rivertype.JobStatePending:
+		return again
+	case hung.State == rivertype.JobStateScheduled, hung.State == rivertype.JobStateRetryable:
+		soon := hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless)) // unless nobody leads the queue
+		if soon {
+			return again
+		}
+	case hung.State == rivertype.JobStateRunning && hung.AttemptedAt != nil: // the worker is about to begin, or gone
+		return max(hung.AttemptedAt.Add(r.cfg.Lease).Sub(now), 0) // by the clock of the database
 	}
-	return false
+	return 0
 }
 
 // tidy removes jobs whose retention is over, and lets records go that wait for jobs that are gone.
