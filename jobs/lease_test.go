@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,18 +33,21 @@ func wired(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *net
 // network knows the connections that were made through it.
 type network struct {
 	faultconn.Dialer
-	mu    sync.Mutex
-	conns []*faultconn.Conn
+	refused atomic.Int32 // connections, while it was down
+	mu      sync.Mutex
+	conns   []*faultconn.Conn
 }
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := n.DialFunc(ctx, network, address)
-	if err == nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.conns = append(n.conns, faultconn.Of(conn))
+	if err != nil {
+		n.refused.Add(1)
+		return nil, err
 	}
-	return conn, err
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.conns = append(n.conns, faultconn.Of(conn))
+	return conn, nil
 }
 
 // all are the connections that were made so far.
