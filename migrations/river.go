@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,29 +28,41 @@ func (s *session) upRiver(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	if err := s.runRiver(ctx, func(m *rivermigrate.Migrator[pgx.Tx]) error { return s.climb(ctx, st, m) }); err != nil {
+	if err := s.runRiver(ctx, func(m *rivermigrate.Migrator[pgx.Tx]) error { return s.climb(ctx, m) }); err != nil {
 		return err
 	}
 	s.cfg.Logger.InfoContext(ctx, "migrations: River's tables are up to date",
 		"schema", s.cfg.RiverSchema, "version", slices.Max(s.river), "took", time.Since(start))
-	return s.checkLock(ctx)
+	return nil
 }
 
-// climb tries again when somebody else was faster: an application that runs
-// River's migrations in this schema does not take our lock, and the last commit
-// of a killed process may come after its lock was free.
-func (s *session) climb(ctx context.Context, st riverState, m *rivermigrate.Migrator[pgx.Tx]) error {
-	for {
-		_, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil)
-		if err == nil {
-			return nil
+// climb applies one migration after the other, with a look at the lock in between.
+func (s *session) climb(ctx context.Context, m *rivermigrate.Migrator[pgx.Tx]) error {
+	for more := true; more; {
+		st, err := s.riverState(ctx)
+		if err != nil {
+			return err
 		}
-		after, lookErr := s.riverState(ctx)
-		if lookErr != nil || len(after.versions) <= len(st.versions) {
-			return s.explainRiver(err)
+		if more, err = s.stepRiver(ctx, m, len(st.versions)); err != nil {
+			return err
 		}
-		st = after
 	}
+	return nil
+}
+
+// stepRiver reports whether there was a migration to apply. It is content when
+// somebody else was faster: an application that runs River's migrations in this
+// schema does not take our lock, and the last commit of a killed process may come
+// when its lock is free already.
+func (s *session) stepRiver(ctx context.Context, m *rivermigrate.Migrator[pgx.Tx], applied int) (more bool, err error) {
+	res, err := m.Migrate(ctx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{MaxSteps: 1})
+	if err == nil {
+		return len(res.Versions) > 0, s.checkLock(ctx)
+	}
+	if st, lookErr := s.riverState(ctx); lookErr == nil && len(st.versions) > applied {
+		return true, nil
+	}
+	return false, s.explainRiver(err)
 }
 
 // prepareRiver makes the schema, and the mark in front of River's first table.
@@ -125,12 +138,14 @@ func (s *session) dropRiver(ctx context.Context) error {
 	return s.checkLock(ctx)
 }
 
-// checkLock tells whether this session has been there all along.
+// checkLock looks whether this session still holds the lock, from one of River's
+// migrations to the next.
 func (s *session) checkLock(ctx context.Context) error {
-	if err := s.exec(ctx, ""); err != nil {
-		return fmt.Errorf("migrations: look after the lock while River's migrations ran: %w", err)
+	err := s.exec(ctx, "")
+	if err == nil || errors.Is(err, ErrPooled) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("migrations: the lock was lost while River's migrations ran; each is done as a whole or not at all, so simply run it again: %w", err)
 }
 
 // runRiver lets fn use a migrator on a pool of its own: rivermigrate wants a
