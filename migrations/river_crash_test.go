@@ -73,7 +73,7 @@ var riverObjects = map[string]int{
 	"river_migration": 0, "river_job": 1, "river_queue": 3, "river_client": 4, "river_job_state_in_bitmask": 5, "river_notification": 6,
 }
 
-func TestUp_J02_RiverBackendTerminated(t *testing.T) {
+func TestUp_D07_RiverBackendTerminated(t *testing.T) {
 	t.Parallel()
 	for object, version := range riverObjects {
 		t.Run(object, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestUp_CancelledInRiver(t *testing.T) {
 	wantRiverRecovery(t, pool, 3)
 }
 
-// TestUp_J02_ProcessKilledInRiver: the server must notice by itself.
-func TestUp_J02_ProcessKilledInRiver(t *testing.T) {
+// TestUp_D07_ProcessKilledInRiver: the server must notice by itself.
+func TestUp_D07_ProcessKilledInRiver(t *testing.T) {
 	t.Parallel()
 	cfg := newDB(t)
 	pool := newPool(t, cfg, nil)
