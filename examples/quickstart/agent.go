@@ -19,8 +19,11 @@ const (
 	tries          = 4                      // attempts per round before it moves on and leaves the outcome unknown
 	settlePatience = 4 * patience           // the same, when at the end it wants to know
 	settleTries    = 20
-	breath         = 40 * time.Millisecond // before it repeats a call that was not answered
-	atOnce         = 12                    // intents it works on at the same time
+	breath         = 40 * time.Millisecond  // before it repeats a call that was not answered
+	askPause       = 250 * time.Millisecond // between two questions for a job
+	asks           = 25                     // questions before it moves on
+	settleAsks     = 300
+	atOnce         = 12 // intents it works on at the same time
 )
 
 // agent calls tools over a bad network, as harnesses and models do: it repeats what was not answered.
@@ -121,7 +124,7 @@ func (a *agent) send(ctx context.Context, session *mcp.ClientSession, in *intent
 	if err != nil {
 		return got, false, err
 	}
-	a.journal.change(name, func(e *entry) { e.heard, e.got, e.rows = heard, got, rows })
+	a.journal.change(name, func(e *entry) { e.tool, e.heard, e.got, e.rows = in.tool, heard, got, rows })
 	return got, errors.Is(callErr, mcp.ErrConnectionClosed), nil
 }
 
