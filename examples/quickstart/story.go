@@ -27,11 +27,24 @@ func newStory(entries []*entry, errands []*errand, jobs bool) *story {
 	var hardest *story
 	for _, e := range errands {
 		s := &story{errand: e, lines: calls[e.intent.number]}
-		if e.outcome() == done && (e.job != "") == jobs && len(s.lines) <= longestStory && (hardest == nil || s.trouble() > hardest.trouble()) {
+		if e.outcome() == done && (e.job != "") == jobs && (hardest == nil || s.rank() > hardest.rank()) {
 			hardest = s
 		}
 	}
 	return hardest
+}
+
+// rank is the trouble of a story that can be read, and of a job that was seen at work. Among those that are too long, the
+// shortest comes first.
+func (s *story) rank() int {
+	seen := func(e *entry) bool { return e.tool == toolStatus && e.got.kind == accepted }
+	switch {
+	case len(s.lines) > longestStory:
+		return -len(s.lines)
+	case s.errand.job != "" && !slices.ContainsFunc(s.lines, seen):
+		return 0
+	}
+	return s.trouble()
 }
 
 // trouble counts the answers that were lost before the agent had the first definite one.
