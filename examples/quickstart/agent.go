@@ -19,11 +19,8 @@ const (
 	tries          = 4                      // attempts per round before it moves on and leaves the outcome unknown
 	settlePatience = 4 * patience           // the same, when at the end it wants to know
 	settleTries    = 20
-	breath         = 40 * time.Millisecond  // before it repeats a call that was not answered
-	askPause       = 250 * time.Millisecond // between two questions for a job
-	asks           = 25                     // questions before it moves on
-	settleAsks     = 300
-	atOnce         = 12 // intents it works on at the same time
+	breath         = 40 * time.Millisecond // before it repeats a call that was not answered
+	atOnce         = 12                    // intents it works on at the same time
 )
 
 // agent calls tools over a bad network, as harnesses and models do: it repeats what was not answered.

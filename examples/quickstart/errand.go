@@ -66,23 +66,6 @@ func (a *agent) pursue(ctx context.Context, e *errand, n int, limit time.Duratio
 	}
 }
 
-// follow asks for the job that the call was answered with until that has ended, at most n times. It is a read: an answer
-// that is lost costs nothing but the time.
-func (a *agent) follow(ctx context.Context, e *errand, n int) {
-	if e.told != accepted {
-		return
-	}
-	for try := 0; try < n && e.err == nil; try++ {
-		for _, got := range a.attempt(ctx, e, e.intent.question(e.job), 1, patience) {
-			if got.kind == done || got.kind == failed {
-				e.jobEnded = got.kind
-				return
-			}
-		}
-		e.rest(ctx, askPause)
-	}
-}
-
 // rest waits before the next attempt.
 func (e *errand) rest(ctx context.Context, pause time.Duration) {
 	select {

@@ -58,13 +58,6 @@ func tools() []string { return []string{toolRefund, toolTicket, toolLedger, tool
 // would not meet.
 func (in *intent) key(run string) string { return fmt.Sprintf("%s/step-%d", run, in.number) }
 
-// question asks for the job that the intent's call was answered with: another call, about the same thing.
-func (in *intent) question(job string) *intent {
-	q := *in
-	q.tool, q.fields, q.way = toolStatus, []field{text("job_id", job)}, noKey
-	return &q
-}
-
 // newPlan draws the intents of a seed.
 func newPlan(seed uint64) []*intent {
 	rng := rand.New(rand.NewPCG(seed, 0))
