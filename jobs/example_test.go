@@ -55,7 +55,7 @@ func ExampleDefine() {
 	answers := make(map[jobs.Handle]bool)
 	for range 2 {
 		result, err := txidem.Run(ctx, store, request, func(ctx context.Context, tx pgx.Tx) (jobs.Handle, error) {
-			return statements.SubmitTx(ctx, runner, tx, Order{Account: "A-1"}, nil)
+			return statements.SubmitTx(ctx, tx, runner, Order{Account: "A-1"}, nil)
 		})
 		fmt.Println(result.Value.Kind, result.Value.State, "replayed:", result.Replayed, err)
 		answers[result.Value] = true
@@ -90,7 +90,7 @@ func ExampleFail() {
 
 	var id toolcall.ID
 	must(0, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // outside a protected call, one sees to it oneself that an intent submits once
-		handle, err := statements.SubmitTx(ctx, runner, tx, Order{Account: "A-0"}, &jobs.SubmitOpts{Scope: "tenant-7"})
+		handle, err := statements.SubmitTx(ctx, tx, runner, Order{Account: "A-0"}, &jobs.SubmitOpts{Scope: "tenant-7"})
 		if err != nil {
 			return err
 		}

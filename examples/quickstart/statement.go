@@ -51,7 +51,7 @@ func (s *statements) order(ctx context.Context, tx pgx.Tx, in Statement) (jobs.H
 	if err := checkMonth(in.Month); err != nil {
 		return jobs.Handle{}, err
 	}
-	return s.SubmitTx(ctx, s.runner, tx, in, nil)
+	return s.SubmitTx(ctx, tx, s.runner, in, nil)
 }
 
 func checkMonth(month string) error {
