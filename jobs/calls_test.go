@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
@@ -60,13 +62,17 @@ func (c *caller) run(ctx context.Context, key string, h handler) (answer, error)
 
 func (c *caller) runTx(ctx context.Context, key string, h handler) (a answer, err error) {
 	end := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		a, err = answerOf(txidem.RunTx(ctx, tx, c.store, request(key), h))
+		a, err = c.runInTx(ctx, tx, key, h)
 		if isFailure(err) { // which is recorded when the caller commits
 			return nil
 		}
 		return err
 	})
 	return a, errors.Join(err, end)
+}
+
+func (c *caller) runInTx(ctx context.Context, tx pgx.Tx, key string, h handler) (answer, error) {
+	return answerOf(txidem.RunTx(ctx, tx, c.store, request(key), h))
 }
 
 // leased submits in a transaction of the handler's own.
@@ -181,4 +187,13 @@ func jobID(t *testing.T, h Handle) toolcall.ID {
 		t.Fatalf("%+v: %v", h, err)
 	}
 	return id
+}
+
+// setupOn is setup on a pool that is changed.
+func setupOn(t *testing.T, change func(*pgxpool.Config), cfg *Config, definitions ...Registered) *fixture {
+	t.Helper()
+	f := &fixture{t: t, pool: dbtest.Pool(t, change)}
+	f.exec(`create table effect (label text not null, by text not null default '')`)
+	f.Runner = f.another(cfg, definitions...)
+	return f
 }
