@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/txonce/txonce/internal/sideconn"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what a [Runner] can be told. The zero value of a field means its default.
@@ -159,6 +160,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	}()
 	return nil
 }
+
+var _ toolcall.Source = (*Runner)(nil)
 
 // Stop takes no more jobs and waits for those that run. When ctx ends first, it cancels them (with [ErrStopping] as the
 // cause) and hands them back: they run elsewhere at once, and the attempt does not count. It returns when no attempt runs any

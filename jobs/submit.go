@@ -138,7 +138,7 @@ func (s *order) check() error {
 	switch {
 	case s.scope == "":
 		return fmt.Errorf("%w: outside a protected call, set SubmitOpts.Scope to say who may see the job", ErrScope)
-	case len(s.scope) > 255 || !utf8.ValidString(s.scope) || strings.ContainsRune(s.scope, 0):
+	case !validScope(s.scope):
 		return fmt.Errorf("%w of at most 255 bytes of valid UTF-8", ErrScope)
 	case !s.deadline.IsZero() && !s.deadline.After(time.Now()):
 		return fmt.Errorf("%w: the deadline %s is in the past; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
@@ -152,6 +152,10 @@ func (s *order) check() error {
 		return fmt.Errorf("%w: SubmitOpts of a %q: %s", ErrOptions, s.kind, bad)
 	}
 	return nil
+}
+
+func validScope(scope string) bool {
+	return scope != "" && len(scope) <= 255 && utf8.ValidString(scope) && !strings.ContainsRune(scope, 0)
 }
 
 func (s *order) bell() *river.InsertOpts {
