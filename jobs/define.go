@@ -97,7 +97,7 @@ func Define[In, Out any](name string, work func(ctx context.Context, job *Job[In
 	d.def.run = func(ctx context.Context, a *attempt) (commit, error) {
 		job := &Job[In]{ID: a.id, Scope: a.scope, Attempt: a.number, MaxAttempts: a.max, SubmittedAt: a.submittedAt, attempt: a}
 		if err := json.Unmarshal(a.args, &job.Args); err != nil {
-			return nil, fmt.Errorf("%w (%w)", Fail(CodeBadArgs, "The arguments of the job do not fit what its worker expects; submit it anew with arguments that do."), err)
+			return nil, fmt.Errorf("%w (%w)", Fail(CodeBadArgs, "The arguments of the job do not fit what its worker expects. Nothing was changed; submit it anew with arguments that do."), err)
 		}
 		c, err := work(ctx, job)
 		switch {
