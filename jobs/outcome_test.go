@@ -42,7 +42,9 @@ func TestOutcome_J06_WhatCannotBeKept(t *testing.T) {
 	const limit = 100
 	fits := len(`{"label":"","by":""}`)
 	long := Define("long", func(_ context.Context, job *Job[in]) (Commit[out], error) {
-		return func(ctx context.Context, tx pgx.Tx) (out, error) { return out{Label: job.Args.Label}, write(ctx, tx, "long") }, nil
+		return func(ctx context.Context, tx pgx.Tx) (out, error) {
+			return out{Label: job.Args.Label}, write(ctx, tx, "long")
+		}, nil
 	}, &Options{MaxAnswer: limit})
 	channel := Define("channel", func(context.Context, *Job[in]) (Commit[chan int], error) {
 		return func(ctx context.Context, tx pgx.Tx) (chan int, error) { return nil, write(ctx, tx, "channel") }, nil
