@@ -30,6 +30,7 @@ func (r *Runner) Cancel(ctx context.Context, scope string, id toolcall.ID) (tool
 	case err != nil && !errors.Is(err, ErrFinished):
 		return toolcall.Status{}, explain(ctx, err)
 	}
+	r.changes.Notify()
 	status, lost := r.Status(ctx, scope, id)
 	if lost != nil {
 		return status, lost

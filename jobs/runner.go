@@ -59,16 +59,17 @@ type Config struct {
 // Runner submits jobs, and works them once it is started. It may be used by any number of goroutines. It opens up to two
 // connections beside the pool while it works jobs, to renew leases and to find out about lost commits.
 type Runner struct {
-	pool   *pgxpool.Pool
-	cfg    Config
-	sql    queries
-	log    *slog.Logger
-	kinds  map[string]*definition
-	names  []string // of the kinds
-	side   *sideconn.Reserve
-	beats  beats
-	client atomic.Pointer[river.Client[pgx.Tx]]
-	own    bool // the client is the runner's
+	pool    *pgxpool.Pool
+	cfg     Config
+	sql     queries
+	log     *slog.Logger
+	kinds   map[string]*definition
+	names   []string // of the kinds
+	side    *sideconn.Reserve
+	beats   beats
+	changes toolcall.Changes
+	client  atomic.Pointer[river.Client[pgx.Tx]]
+	own     bool // the client is the runner's
 
 	mu      sync.Mutex
 	running bool

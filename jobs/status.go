@@ -62,6 +62,9 @@ func (r *Runner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.
 	return statuses, nil
 }
 
+// Changed returns a channel that is closed when an attempt begins, reports or ends in this process, or a job is cancelled.
+func (r *Runner) Changed() <-chan struct{} { return r.changes.Changed() }
+
 // reading is a job's row.
 type reading struct {
 	status                     toolcall.Status

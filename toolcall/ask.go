@@ -14,4 +14,8 @@ type Source interface {
 	// nothing of under this id and scope is StateNone: an id that never was and one of another scope look the same, in
 	// what is said and in the time it takes. It delays nobody.
 	Statuses(ctx context.Context, asks []Ask) ([]Status, error)
+
+	// Changed returns a channel that is closed when something that the source knows of has changed in this process. What
+	// changes in others has to be looked for. See [Changes].
+	Changed() <-chan struct{}
 }

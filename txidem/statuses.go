@@ -47,6 +47,9 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 
 var _ toolcall.Source = (*Store)(nil)
 
+// Changed returns a channel that is closed when a call ends in this process.
+func (s *Store) Changed() <-chan struct{} { return s.changes.Changed() }
+
 // inquiry is what was found about many calls.
 type inquiry struct {
 	store       *Store

@@ -67,6 +67,7 @@ type Store struct {
 	slow      slowTools
 	leases    leases
 	quotas    quotas
+	changes   toolcall.Changes
 	memory    *memoryStore // in place of all that, in unit tests
 	platform  atomic.Int32 // what is known of the server, a platform
 }
