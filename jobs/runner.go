@@ -149,7 +149,12 @@ func (r *Runner) Start(ctx context.Context) error {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if r.own {
-		if err := client.Start(background); err != nil {
+		inTime := context.AfterFunc(ctx, stop) // River starts for as long as its context lasts, and goes on in it
+		err := client.Start(background)
+		if !inTime() && err == nil {
+			err = errors.Join(ctx.Err(), client.StopAndCancel(context.WithoutCancel(ctx)))
+		}
+		if err != nil {
 			stop()
 			return explain(ctx, err)
 		}
