@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/internal/pgturns"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -235,4 +238,79 @@ func TestStop_J09_LeavesNoConnection(t *testing.T) {
 	f.eventually("the server has closed all of them", func() bool {
 		return get[int](f, `select count(*)::int from pg_stat_activity where application_name = $1::text and datname = current_database()`, name) == 0
 	})
+}
+
+// gate keeps back the answer to the first write that has a text in it.
+type gate struct {
+	text    string
+	there   chan struct{} // closed when it has been written
+	open    chan struct{} // closed by the test
+	written sync.Once
+}
+
+func newGate(text string) *gate {
+	return &gate{text: text, there: make(chan struct{}), open: make(chan struct{})}
+}
+
+func (g *gate) watch(cfg *pgxpool.Config) {
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &gatedConn{Conn: conn, gate: g}, err
+	}
+}
+
+type gatedConn struct {
+	net.Conn
+	gate    *gate
+	scanner pgturns.Scanner
+	shut    atomic.Bool
+}
+
+func (c *gatedConn) Write(b []byte) (int, error) {
+	if c.scanner.Turn(b).Has(c.gate.text) {
+		c.gate.written.Do(func() { c.shut.Store(true); close(c.gate.there) })
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *gatedConn) Read(b []byte) (int, error) {
+	if c.shut.Load() {
+		<-c.gate.open
+		c.shut.Store(false)
+	}
+	return c.Conn.Read(b)
+}
+
+// TestStop_J09_InTheMiddleOfABeginning: an attempt that has begun on the server, and of which the worker does not know yet, is
+// handed back like others.
+func TestStop_J09_InTheMiddleOfABeginning(t *testing.T) {
+	t.Parallel()
+	g := newGate("attempts = attempts + 1")
+	d := Define("report", func(ctx context.Context, job *Job[in]) (Commit[out], error) {
+		return commits(job.Args.Label), ctx.Err()
+	}, &Options{MaxAttempts: 1})
+	stopping := make(chan struct{})
+	cfg := unhurried()
+	cfg.Configure = func(c *river.Config) {
+		c.Plugins = append(c.Plugins, river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
+			defer context.AfterFunc(ctx, func() { close(stopping) })()
+			return work(ctx)
+		}))
+	}
+	f := setupOn(t, g.watch, cfg, d)
+	f.start(f.Runner)
+	id := submit(f, d, in{Label: "x"}, nil)
+	<-g.there
+	f.await(id, toolcall.StateRunning)
+	stopped := make(chan error, 1)
+	go func() { stopped <- f.Stop(over(t)) }()
+	<-stopping
+	close(g.open)
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Errorf("Stop: %v", err)
+	}
+	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 {
+		t.Errorf("%+v, %+v; want it to be handed back", s, s.Job)
+	}
 }
