@@ -95,6 +95,9 @@ func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*a
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
+	// From here on a runner that stops waits for the answer: an attempt that has begun unseen would count, and keep its job.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
 	defer release(ctx, conn)
 	switch err := conn.SendBatch(ctx, b).Close(); {
 	case errors.Is(err, pgx.ErrNoRows):
