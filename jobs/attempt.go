@@ -31,11 +31,11 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	wake   chan<- struct{} // tells that there is something to write
 
-	mu     sync.Mutex
-	said   *toolcall.Progress // what the work reported last
-	unsaid bool               // and that it has not been written
-	under  context.Context    // of the user's function that is called
-	told   time.Time          // when that was seen to have ended
+	mu        sync.Mutex
+	said      *toolcall.Progress // what the work reported last
+	unsaid    bool               // and that it has not been written
+	under     context.Context    // of the user's function that is called
+	deafSince time.Time          // when that was seen to have ended
 }
 
 // duplicate is how long a doorbell is put off that rang for a job that another attempt has. Should that one die, the sweeper
@@ -97,6 +97,9 @@ func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*a
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
+	// From here on a runner that stops waits for the answer: an attempt that has begun unseen would count, and keep its job.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
 	defer release(ctx, conn)
 	switch err := conn.SendBatch(ctx, b).Close(); {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -72,7 +72,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		return err
 	}
 	if len(answer) > a.def.opts.MaxAnswer {
-		return fmt.Errorf("%w (%w: %d bytes, the limit is %d)", Fail(CodeResultTooLarge, "The result of the job is too large to be kept."), ErrAnswerTooLarge, len(answer), a.def.opts.MaxAnswer)
+		return tooLarge(len(answer), a.def.opts.MaxAnswer)
 	}
 	return r.finish(ctx, conn, a, queued, answer)
 }
@@ -139,6 +139,10 @@ func another(ctx context.Context, conn *pgxpool.Conn) bool {
 
 func endedTx() error {
 	return Fail(CodeEndedTx, "The worker broke a rule; what the job has done has to be found out by hand.")
+}
+
+func tooLarge(size, limit int) error {
+	return fmt.Errorf("%w (%w: %d bytes, the limit is %d)", Fail(CodeResultTooLarge, "The result of the job is too large to be kept. Nothing was changed; submit a job that asks for less."), ErrAnswerTooLarge, size, limit)
 }
 
 // finish is the last round trip: what the commit function queued, the end of the job, the call's record, COMMIT.

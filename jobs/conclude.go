@@ -30,41 +30,57 @@ func (r *Runner) conclude(ctx context.Context, a *attempt, err error) error {
 		return river.JobSnooze(duplicate)
 	case errors.Is(err, ErrOutcomeUnknown):
 		log.ErrorContext(ctx, "jobs: the outcome of a commit stays unknown; the next attempt finds out", "error", err)
-		return err
+		return a.told(err)
 	case failed:
 		log.InfoContext(ctx, "jobs: a job failed", "code", failure.Code, "error", err)
-		return r.end(ctx, a, toolcall.StateFailed, failure, err, river.JobCancel(err))
+		return r.end(ctx, a, toolcall.StateFailed, failure, err, river.JobCancel(a.told(err)))
 	case errors.Is(err, ErrCancelled):
 		log.InfoContext(ctx, "jobs: a job was cancelled")
 		return r.end(ctx, a, toolcall.StateCancelled, nil, err, river.JobCancel(ErrCancelled))
 	case errors.Is(err, ErrDeadline):
 		log.InfoContext(ctx, "jobs: the deadline of a job has passed", "error", err)
-		return r.end(ctx, a, toolcall.StateFailed, overdue(), err, river.JobCancel(err))
+		return r.end(ctx, a, toolcall.StateFailed, overdue(), err, river.JobCancel(a.told(err)))
 	case errors.Is(err, ErrStopping):
 		log.InfoContext(ctx, "jobs: a job is handed back, since the runner stops")
 		return r.retry(ctx, a, 1, 0, err, fmt.Errorf("%w: %w", ErrStopping, context.Canceled))
 	case a.number >= a.max:
 		log.ErrorContext(ctx, "jobs: the last attempt at a job did not succeed", "error", err)
-		return r.end(ctx, a, toolcall.StateFailed, exhausted(a.number), err, plain(err))
+		return r.end(ctx, a, toolcall.StateFailed, exhausted(a.number), err, a.told(err))
 	}
 	pause := a.def.pause(a.number)
 	log.WarnContext(ctx, "jobs: an attempt did not succeed", "error", err, "again_in", pause)
-	return r.retry(ctx, a, 0, pause, err, plain(err))
+	return r.retry(ctx, a, 0, pause, err, a.told(err))
 }
 
-// plain keeps River from taking an error of the work for one of its own instructions: this package decides.
-func plain(err error) error {
-	if errors.As(err, new(*river.JobCancelError)) || errors.As(err, new(*river.JobSnoozeError)) {
-		return errors.New(brief(err))
+// quiet is an error as River is told of it. River keeps the text in its own row, where nothing of the work belongs, and cannot
+// keep one with a zero byte: it would lose the ends of other jobs with it. River's ErrorHandler finds the error inside.
+type quiet struct {
+	text string
+	err  error
+}
+
+func (q *quiet) Error() string { return q.text }
+func (q *quiet) Unwrap() error { return q.err }
+
+// told is what River is told of an attempt that did not succeed. What looks like an instruction to River is none: this package
+// decides.
+func (a *attempt) told(err error) error {
+	q := &quiet{text: fmt.Sprintf("jobs: attempt %d of %d did not succeed; the job's last_error says why", a.number, a.max)}
+	if !errors.As(err, new(*river.JobCancelError)) && !errors.As(err, new(*river.JobSnoozeError)) {
+		q.err = err
 	}
-	return err
+	return q
 }
 
 const settleTimeout = 10 * time.Second
 
 // exhausted and overdue are what callers are told. What went wrong inside is for operators, in last_error and the log.
 func exhausted(attempts int) *toolcall.Failure {
-	return &toolcall.Failure{Code: CodeAttemptsExhausted, Message: fmt.Sprintf("The job did not succeed in %d attempts and was given up. Nothing was changed.", attempts)}
+	times := "1 attempt"
+	if attempts != 1 {
+		times = fmt.Sprintf("%d attempts", attempts)
+	}
+	return &toolcall.Failure{Code: CodeAttemptsExhausted, Message: fmt.Sprintf("The job did not succeed in %s and was given up. Nothing was changed.", times)}
 }
 
 func overdue() *toolcall.Failure {

@@ -145,14 +145,16 @@ with done as (
 select coalesce((select it from done), {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
 
 // sqlLet lets the record of the call that submitted the job go, when this was the last job of the call: it is kept as long as
-// after any other call.
+// after any other call. A job of an earlier record of the same call, which was forgotten, does not count.
 const sqlLet = `
 update {schema}.call c
    set expires_at = clock_timestamp() + j.call_keep
   from {schema}.job j
  where j.id = $1::uuid and j.finished_at is not null and c.id = j.call and c.expires_at is null and c.finished_at is not null
    and (j.call_attempt is null or c.attempt = j.call_attempt)
-   and not exists (select from {schema}.job other where other.call = j.call and other.finished_at is null)`
+   and not exists (select from {schema}.job other
+                    where other.call = j.call and other.finished_at is null
+                      and (other.call_attempt is null or other.call_attempt = c.attempt))`
 
 // sqlSettled reads the job once no transaction that has its row is open any more.
 const sqlSettled = `select state, attempt from {schema}.job where id = $1::uuid for update`
@@ -262,11 +264,14 @@ delete from {schema}.job
 // the jobs; where those are gone, it is a day.
 const sqlOrphans = `
 update {schema}.call c
-   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j where j.call = c.id), interval '1 day')
+   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j
+                                                   where j.call = c.id and (j.call_attempt is null or j.call_attempt = c.attempt)), interval '1 day')
  where c.id = any(array(select o.id
                           from {schema}.call o
                          where o.expires_at is null and o.finished_at is not null and (not o.tombstone or octet_length(o.answer) > 0)
-                           and not exists (select from {schema}.job j where j.call = o.id and j.finished_at is null)
+                           and not exists (select from {schema}.job j
+                                            where j.call = o.id and j.finished_at is null
+                                              and (j.call_attempt is null or j.call_attempt = o.attempt))
                          limit $1::integer
                            for update skip locked))
    and c.expires_at is null`
