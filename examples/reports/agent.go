@@ -41,11 +41,11 @@ const (
 	askEvery    = 500 * time.Millisecond // how often the agent asks for each report
 )
 
-func newAgent(endpoint func() string, b *board) *agent {
+func newAgent(endpoint func() string, token string, b *board) *agent {
 	return &agent{
 		endpoint: endpoint,
 		client:   mcp.NewClient(&mcp.Implementation{Name: "reports-agent", Version: "1.0.0"}, nil),
-		http:     &http.Client{Transport: lossy{base: &http.Transport{MaxIdleConnsPerHost: 64}}},
+		http:     &http.Client{Transport: lossy{&http.Transport{MaxIdleConnsPerHost: 64}, token}},
 		board:    b,
 	}
 }

@@ -73,11 +73,10 @@ func perform(ctx context.Context, o options, url string, db *database, b *board,
 		return nil, err
 	}
 	b.say("all processes are ready:\n\n%s", c.roll())
-	a := newAgent(func() string { _, at := c.server.where(); return at }, b)
+	a := newAgent(func() string { _, at := c.server.where(); return at }, demoToken, b)
 	errands := trouble(working, o, c, func(ctx context.Context) []*errand {
 		return a.work(ctx, o.orders, o.every, 5*time.Minute+20*o.takes)
 	})
-	b.end()
 	if working.Err() != nil {
 		return nil, context.Cause(working)
 	}
@@ -86,6 +85,7 @@ func perform(ctx context.Context, o options, url string, db *database, b *board,
 	if c.kills > 0 {
 		b.say("%d processes were killed", c.kills)
 	}
+	b.end()
 	rows, err := db.made(ctx)
 	if err != nil {
 		return nil, err
