@@ -105,10 +105,13 @@ func (a *agent) carryOut(ctx context.Context, e *errand, lose int) error {
 // request calls build_report until it is answered, each time with the same key: the number of the order. A key is good for one
 // intent, however often it is sent.
 func (a *agent) request(ctx context.Context, line *line, e *errand, lose int) error {
-	for attempt := 1; ; attempt++ {
+	for attempt, lost := 1, 0; ; attempt++ {
 		var h jobs.Handle
 		began := time.Now()
-		result, err := line.call(ctx, build(e.order, attempt <= lose), &h)
+		result, err := line.call(ctx, build(e.order, lost < lose), &h)
+		if errors.Is(err, errLost) {
+			lost++
+		}
 		switch {
 		case err == nil && result.Meta[mcpidem.MetaReplayed] == true:
 			a.board.say("%s: call %d gets the answer of an earlier one: job %s", e.order.Order, attempt, h.JobID)

@@ -110,20 +110,16 @@ func (c *crew) roll() string {
 // torment kills members of the crew at random until ctx ends, a worker first. It waits until all are ready before it kills the
 // next one, or on a slow machine nobody would ever do anything.
 func (c *crew) torment(ctx context.Context, most int, pause time.Duration) {
-	for c.kills < most {
-		round := c.all()
-		rand.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
-		if c.kills == 0 {
-			round = append([]*child{c.workers[rand.IntN(len(c.workers))]}, round...)
-		}
-		for _, victim := range round {
-			if c.kills == most || !sleep(ctx, pause/2+rand.N(pause+1)) || !c.ready(ctx) {
-				return
-			}
-			pid, _ := victim.where()
-			c.board.say("kill -9 %d: %s", pid, victim.name)
-			victim.kill()
-			c.kills++
+	victims := []*child{c.workers[rand.IntN(len(c.workers))]}
+	for wait := pause / 2; c.kills < most && sleep(ctx, wait) && c.ready(ctx); wait = pause/2 + rand.N(pause+1) {
+		victim := victims[0]
+		pid, _ := victim.where()
+		c.board.say("kill -9 %d: %s", pid, victim.name)
+		victim.kill()
+		c.kills++
+		if victims = victims[1:]; len(victims) == 0 {
+			victims = c.all()
+			rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 		}
 	}
 }
