@@ -128,7 +128,7 @@ func TestAll_J02_J04_J09_ReportsComeOutOnceWhateverIsKilled(t *testing.T) {
 	if got.ordered != orders || got.calls < orders+orders/2 || got.jobs != orders || got.done != orders || got.cancelled != 0 || got.duplicates != 0 {
 		t.Errorf("%+v\n%s", got, said)
 	}
-	for _, form := range []string{`worker [ab] \(pid \d+\) has died: signal: killed`, `R-002: call \d+ has no answer \(the network lost it\)`} {
+	for _, form := range []string{`worker [ab] \(pid \d+\) is gone: signal: killed`, `R-002: call \d+ has no answer \(the network lost it\)`} {
 		if !regexp.MustCompile(form).MatchString(said) {
 			t.Errorf("it did not say %q:\n%s", form, said)
 		}

@@ -134,7 +134,7 @@ func (c *child) died(pid int, how *os.ProcessState, log *tail) {
 	c.mu.Lock()
 	c.deaths++
 	c.mu.Unlock()
-	c.board.say("%s (pid %d) has died: %s. It is started again.", c.name, pid, how)
+	c.board.say("%s (pid %d) is gone: %s. It is started again.", c.name, pid, how)
 	if how.Exited() && !how.Success() { // of itself
 		c.board.say("%s", log)
 	}
