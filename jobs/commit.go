@@ -107,7 +107,7 @@ func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err e
 	lost := conn.Conn().IsClosed()
 	switch {
 	case watch.Ended(), !lost && conn.Conn().PgConn().TxStatus() == 'I':
-		return fmt.Errorf("%w (%w)", Fail(CodeEndedTx, "The worker broke a rule; what the job has done has to be found out by hand."), ErrEndedTx)
+		return fmt.Errorf("%w (%w)", endedTx(), ErrEndedTx)
 	case hasCode(err, codeSerialization, codeDeadlock):
 		return &undoneError{err}
 	case lost && ctx.Err() == nil:
@@ -123,13 +123,21 @@ func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err e
 	return err
 }
 
+func endedTx() error {
+	return Fail(CodeEndedTx, "The worker broke a rule; what the job has done has to be found out by hand.")
+}
+
 // finish is the last round trip: what the commit function queued, the end of the job, the call's record, COMMIT.
 func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *pgx.Batch, answer []byte) error {
 	var committed, escaped bool
+	var ours error // of our own statement, from the server
 	for _, q := range b.QueuedQueries {
 		q.Fn = r.quietly(a, q.Fn, &escaped)
 	}
-	b.Queue(r.sql.done, uuidOf(a.id), answer)
+	b.Queue(r.sql.done, uuidOf(a.id), answer).QueryRow(func(row pgx.Row) error {
+		ours = row.Scan(nil)
+		return ours
+	})
 	if a.held {
 		b.Queue(r.sql.let, uuidOf(a.id))
 	}
@@ -141,8 +149,10 @@ func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *
 	switch {
 	case committed:
 		return nil
-	case escaped, hasCode(err, codeNoSetting, codeBadText) && conn.Conn().PgConn().TxStatus() != 0:
-		return fmt.Errorf("%w (%w): %w", Fail(CodeEndedTx, "The worker broke a rule; what the job has done has to be found out by hand."), ErrEndedTx, errors.Join(err))
+	case escaped, hasCode(ours, codeNoSetting, codeBadText):
+		return fmt.Errorf("%w (%w): %w", endedTx(), ErrEndedTx, errors.Join(err))
+	case hasCode(ours, codeNotOurs):
+		return ErrLeaseLost
 	case conn.Conn().IsClosed() || err == nil:
 		return r.resolve(ctx, a, errors.Join(err))
 	case hasCode(err, codeSerialization, codeDeadlock):

@@ -118,6 +118,7 @@ const (
 	codeNoSchema        = "3F000"
 	codeNoSetting       = "42704"
 	codeBadText         = "22P02"
+	codeNotOurs         = "TXJ01" // raised by sqlDone
 )
 
 func hasCode(err error, codes ...string) bool {

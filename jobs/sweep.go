@@ -29,6 +29,8 @@ const (
 	sweepBatch = 500
 	// longestCheck is the longest time between two looks at a job that waits in a long queue.
 	longestCheck = 5 * time.Minute
+	// leaderless is how long River may take to find a new leader and to move on what is due.
+	leaderless = 30 * time.Second
 	// tidyEvery is how many sweeps there are from one removal of what has expired to the next.
 	tidyEvery = 15
 )
@@ -178,8 +180,8 @@ func (r *Runner) hangs(hung *rivertype.JobRow) bool {
 	switch hung.State {
 	case rivertype.JobStateAvailable, rivertype.JobStatePending:
 		return true
-	case rivertype.JobStateScheduled, rivertype.JobStateRetryable:
-		return hung.ScheduledAt.Before(now.Add(r.cfg.Lease))
+	case rivertype.JobStateScheduled, rivertype.JobStateRetryable: // unless nobody leads the queue, who would move it on
+		return hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless))
 	case rivertype.JobStateRunning: // the worker is about to begin, or gone
 		return hung.AttemptedAt != nil && hung.AttemptedAt.After(now.Add(-r.cfg.Lease))
 	}
