@@ -52,9 +52,14 @@ func startProgram(t *testing.T, args ...string) *program {
 	return p
 }
 
-// readTo reads what the program says, to the line with the text, or to the end.
+// readTo reads what the program says, to the line with the text, or to the end. One that hangs is killed.
 func (p *program) readTo(text string) {
 	p.t.Helper()
+	hang := 2 * time.Minute
+	if text == "" {
+		hang = 5 * time.Minute
+	}
+	defer time.AfterFunc(hang, func() { _ = p.Process.Kill() }).Stop()
 	for p.stdout.Scan() {
 		p.said.WriteString(p.stdout.Text() + "\n")
 		if text != "" && strings.Contains(p.stdout.Text(), text) {
@@ -141,16 +146,19 @@ func TestAll_J09_WhatDiesIsStartedAgain(t *testing.T) {
 	p := startProgram(t, "-orders", "0", "-every", "1s", "-takes", "1m")
 	p.readTo("running")
 	for _, member := range []string{"server", "worker a", "worker b", "River UI"} {
-		pid := regexp.MustCompile(member + ` +pid (\d+)`).FindStringSubmatch(p.said.String())
-		if pid == nil {
+		was := regexp.MustCompile(`(?m)` + member + ` +pid (\d+) *(|http://127\.0\.0\.1:\d+/.*)$`).FindStringSubmatch(p.said.String())
+		if was == nil {
 			t.Fatalf("no process %q:\n%s", member, &p.said)
 		}
-		if n, err := strconv.Atoi(pid[1]); err != nil || syscall.Kill(n, syscall.SIGKILL) != nil {
-			t.Fatalf("%s cannot be killed (%v)", pid[0], err)
+		if pid, err := strconv.Atoi(was[1]); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Fatalf("%s cannot be killed (%v)", was[0], err)
 		}
 		p.readTo(member + " runs again as pid")
+		if !strings.HasSuffix(p.said.String(), " s "+was[2]+"\n") {
+			t.Errorf("%s was at %q:\n%s", member, was[2], &p.said)
+		}
 	}
-	p.readTo(": answered in") // by the new server, at the address of the old one
+	p.readTo(": answered in") // by the new server
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (c *child) born(process *os.Process, address string, took time.Duration) {
 	again := c.deaths > 0
 	c.mu.Unlock()
 	if again {
-		c.board.say("%s runs again as pid %d, ready after %.1f s", c.name, process.Pid, took.Seconds())
+		c.board.say("%s runs again as pid %d, ready after %.1f s %s", c.name, process.Pid, took.Seconds(), address)
 	}
 	c.set(process, true)
 }

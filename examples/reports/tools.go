@@ -46,7 +46,7 @@ func (t *tools) buildReport(ctx context.Context, tx pgx.Tx, in Order) (jobs.Hand
 	if err := in.check(); err != nil {
 		return jobs.Handle{}, err
 	}
-	return t.report.SubmitTx(ctx, t.runner, tx, in, nil)
+	return t.report.SubmitTx(ctx, tx, t.runner, in, nil)
 }
 
 // Asked is what get_report is asked with.

@@ -64,6 +64,19 @@ func TestUI_J02_J10_RetryOfAReportThatIsDoneMakesNone(t *testing.T) {
 	s.madeAre(map[string]int{"R-7": 1})
 }
 
+// TestUI_J10_DeletedDoorbellIsHungAnew: the order is not lost with it.
+func TestUI_J10_DeletedDoorbellIsHungAnew(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	l, ui := s.as(demoToken), s.start(serveUI, options{})
+	job := s.order(l, north())
+	id, _, _ := s.bell()
+	s.click(ui, "delete", id)
+	s.quick()
+	s.await(l, job, toolcall.StateSucceeded)
+	s.madeAre(map[string]int{"R-7": 1})
+}
+
 func TestUI_J07_J10_CancelOfAReportThatWaits(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
