@@ -43,7 +43,7 @@ func newBoard(out io.Writer) *board {
 	return b
 }
 
-// say shows a line for good.
+// say shows a line for good, above the bars.
 func (b *board) say(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,6 @@ func (b *board) redraw() {
 func (b *board) erase() {
 	if b.drawn > 0 {
 		_, _ = fmt.Fprintf(b.out, "\x1b[%dA\x1b[J", b.drawn) // up, and clear to the end
-		b.drawn = 0
 	}
 }
 
