@@ -52,6 +52,9 @@ func (r *Runner) answer(ctx context.Context, def *definition, id toolcall.ID) er
 	attemptCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(causeOf(ctx)) })()
+	if ctx.Err() != nil { // at once, and not when a goroutine comes to it
+		cancel(causeOf(ctx))
+	}
 	a.cancel = cancel
 	r.beats.hold(a)
 	defer r.beats.drop(a)
