@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 // bell is what River knows of a job: the id under which to look it up. Whoever rings it, and how often, the job is worked
 // once.
 type bell struct {
-	Job  toolcall.ID `json:"job"`
-	kind string
+	Job   toolcall.ID `json:"job"`
+	kind  string
+	after *quiet // what an attempt behind it came to, with the pause until the next
 }
 
 // Kind is what River calls it: the kind of the job, for those who watch the queue.
@@ -30,12 +32,18 @@ type ringer struct {
 }
 
 func (w ringer) Work(ctx context.Context, rung *river.Job[bell]) error {
-	return w.runner.answer(ctx, w.def, rung.Args.Job)
+	err := w.runner.answer(ctx, w.def, rung.Args.Job)
+	_ = errors.As(err, &rung.Args.after)
+	return err
 }
 
-// NextRetry is when River rings again behind an attempt that failed.
+// NextRetry is when River rings again behind an attempt that failed. River counts how often this doorbell rang, which is not
+// the number of the job's attempt when it was hung for a job that had some.
 func (w ringer) NextRetry(rung *river.Job[bell]) time.Time {
-	return time.Now().Add(w.def.pause(rung.Attempt))
+	if rung.Args.after != nil {
+		return time.Now().Add(rung.Args.after.pause) // River refuses what is in the past
+	}
+	return time.Now().Add(w.def.pause(rung.Attempt)) // no attempt could begin, or its end could not be written down
 }
 
 // Timeout leaves the time of an attempt to us, and lets River clean up the rows of workers that were killed.

@@ -49,14 +49,17 @@ func (r *Runner) conclude(ctx context.Context, a *attempt, err error) error {
 	}
 	pause := a.def.pause(a.number)
 	log.WarnContext(ctx, "jobs: an attempt did not succeed", "error", err, "again_in", pause)
-	return r.retry(ctx, a, 0, pause, err, a.told(err))
+	told := a.told(err)
+	told.pause = pause
+	return r.retry(ctx, a, 0, pause, err, told)
 }
 
 // quiet is an error as River is told of it. River keeps the text in its own row, where nothing of the work belongs, and cannot
 // keep one with a zero byte: it would lose the ends of other jobs with it. River's ErrorHandler finds the error inside.
 type quiet struct {
-	text string
-	err  error
+	text  string
+	err   error
+	pause time.Duration // until the next attempt
 }
 
 func (q *quiet) Error() string { return q.text }
@@ -64,7 +67,7 @@ func (q *quiet) Unwrap() error { return q.err }
 
 // told is what River is told of an attempt that did not succeed. What looks like an instruction to River is none: this package
 // decides.
-func (a *attempt) told(err error) error {
+func (a *attempt) told(err error) *quiet {
 	q := &quiet{text: fmt.Sprintf("jobs: attempt %d of %d did not succeed; the job's last_error says why", a.number, a.max)}
 	if !errors.As(err, new(*river.JobCancelError)) && !errors.As(err, new(*river.JobSnoozeError)) {
 		q.err = err
