@@ -19,7 +19,7 @@ import (
 type bell struct {
 	Job   toolcall.ID `json:"job"`
 	kind  string
-	after *quiet // what an attempt behind it came to, with the pause until the next
+	later *laterError // why the attempt behind this ringing did not succeed
 }
 
 // Kind is what River calls it: the kind of the job, for those who watch the queue.
@@ -33,18 +33,26 @@ type ringer struct {
 
 func (w ringer) Work(ctx context.Context, rung *river.Job[bell]) error {
 	err := w.runner.answer(ctx, w.def, rung.Args.Job)
-	_ = errors.As(err, &rung.Args.after)
+	errors.As(err, &rung.Args.later)
 	return err
 }
 
-// NextRetry is when River rings again behind an attempt that failed. River counts how often this doorbell rang, which is not
-// the number of the job's attempt when it was hung for a job that had some.
+// NextRetry is when River rings again behind an attempt that failed. River's count of attempts is the doorbell's: a new one
+// begins anew.
 func (w ringer) NextRetry(rung *river.Job[bell]) time.Time {
-	if rung.Args.after != nil {
-		return time.Now().Add(rung.Args.after.pause) // River refuses what is in the past
+	if later := rung.Args.later; later != nil {
+		return time.Now().Add(later.pause)
 	}
-	return time.Now().Add(w.def.pause(rung.Attempt)) // no attempt could begin, or its end could not be written down
+	return time.Now().Add(w.def.pause(rung.Attempt))
 }
+
+// laterError is why an attempt did not succeed, with the pause behind it.
+type laterError struct {
+	error
+	pause time.Duration
+}
+
+func (e *laterError) Unwrap() error { return e.error }
 
 // Timeout leaves the time of an attempt to us, and lets River clean up the rows of workers that were killed.
 func (w ringer) Timeout(*river.Job[bell]) time.Duration {

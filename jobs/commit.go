@@ -56,6 +56,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 	call, queued := a.call(), &pgx.Batch{}
 	guarded, watch := handlertx.New(conn.Conn(), tx, sent)
 	var answer []byte
+	returned := a.heeds(ctx)
 	err = apart(func() (err error) {
 		defer func() {
 			call.Finish(nil)
@@ -66,6 +67,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		}
 		return err
 	})
+	returned()
 	if err := left(ctx, conn, watch, err); err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (r *Runner) open(ctx context.Context, conn *pgxpool.Conn, a *attempt) (pgx.
 func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err error) error {
 	lost := conn.Conn().IsClosed()
 	switch {
-	case watch.Ended(), !lost && conn.Conn().PgConn().TxStatus() == 'I':
+	case watch.Ended(), !lost && conn.Conn().PgConn().TxStatus() == 'I', err != nil && another(ctx, conn):
 		return fmt.Errorf("%w (%w)", endedTx(), ErrEndedTx)
 	case hasCode(err, codeSerialization, codeDeadlock):
 		return &undoneError{err}
@@ -121,6 +123,18 @@ func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err e
 		return fmt.Errorf("%w: Options.CommitTimeout is over: %w", ErrUnavailable, context.Cause(ctx))
 	}
 	return err
+}
+
+// another reports whether a commit function that returned an error had ended its transaction and begun another: what it
+// committed stays. Behind one that returned none, sqlDone finds out. One that is aborted cannot be asked.
+func another(ctx context.Context, conn *pgxpool.Conn) bool {
+	if conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() != 'T' {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, sqlGuard)
+	return hasCode(err, codeNoSetting, codeBadText)
 }
 
 func endedTx() error {
@@ -157,8 +171,8 @@ func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *
 		return fmt.Errorf("%w (%w): %w", endedTx(), ErrEndedTx, errors.Join(err))
 	case hasCode(ours, codeNotOurs):
 		return ErrLeaseLost
-	case conn.Conn().IsClosed() || err == nil:
-		return r.resolve(ctx, a, errors.Join(err))
+	case conn.Conn().IsClosed() || err == nil || conn.Conn().PgConn().TxStatus() == 'I' && !errors.As(err, new(*pgconn.PgError)):
+		return r.resolve(ctx, a, errors.Join(err)) // in the last case it has ended, and the server did not say no
 	case hasCode(err, codeSerialization, codeDeadlock):
 		return &undoneError{err}
 	}

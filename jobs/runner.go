@@ -92,6 +92,7 @@ func New(pool *pgxpool.Pool, cfg *Config, definitions ...Registered) (*Runner, e
 	}
 	r := &Runner{pool: pool, cfg: c, sql: queriesFor(c.Schema), log: c.Logger, kinds: make(map[string]*definition), side: sideconn.New(pool, 2)}
 	r.beats.runner = r
+	r.side.Patience = func() time.Duration { return max(r.cfg.Lease/4, time.Second) } // a lease can be renewed later, but not much later
 	for _, registered := range definitions {
 		if err := r.register(registered); err != nil {
 			return nil, err
