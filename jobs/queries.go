@@ -42,19 +42,19 @@ func queriesFor(schema string) queries {
 	}
 }
 
-// sqlSubmit writes the job of a doorbell that was hung a moment ago. Inside a protected call the transaction shows the token
+// sqlSubmit writes the job of a doorbell whose id it is given, or that the statement in front of it has hung. Inside a protected call the transaction shows the token
 // that the call's record will have; in another transaction there is none, which is what the result tells.
 const sqlSubmit = `
 insert into {schema}.job (id, scope, kind, queue, priority, state, args, call, call_attempt, call_keep, keep, bell, max_attempts,
                           created_at, run_at, deadline, check_at)
 select $1::uuid, $2::text, $3::text, $4::text, $5::smallint, 'queued', $6::bytea,
        $7::uuid, case when $7::uuid is not null then token end, make_interval(secs => $8::double precision),
-       make_interval(secs => $9::double precision), $10::bigint, $11::integer,
+       make_interval(secs => $9::double precision), coalesce($10::bigint, lastval()), $11::integer,
        clock_timestamp(), at, ends, least(at + make_interval(secs => $15::double precision), ends)
   from (select nullif(current_setting('txonce.attempt', true), '')::uuid as token,
                coalesce({epoch} + $12::bigint * {us}, clock_timestamp()) as at) due,
        lateral (select coalesce({epoch} + $13::bigint * {us}, at + make_interval(secs => $14::double precision)) as ends) d
-returning call_attempt is not null`
+returning call_attempt is not null, bell`
 
 // sqlQuick bounds the wait for a row that somebody else is looking at, and lets what begins an attempt not wait for the disk:
 // should it be lost in a crash, the attempt cannot commit.
