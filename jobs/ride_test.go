@@ -114,7 +114,7 @@ func TestSubmitTx_J01_FindsItsDoorbell(t *testing.T) {
 		"as it is":              {},
 		"ids of another source": {configure: numbering},
 		"a trigger that takes numbers": {sql: `
-			create sequence other;
+			create sequence other start 500;
 			create function note() returns trigger language plpgsql as $$ begin perform nextval('other'); return new; end $$;
 			create trigger note after insert on txonce_river.river_job for each row execute function note()`},
 	} {
