@@ -53,6 +53,8 @@ func (r *Runner) answer(ctx context.Context, def *definition, id toolcall.ID) er
 	a.cancel = cancel
 	r.beats.hold(a)
 	defer r.beats.drop(a)
+	r.changes.Notify()
+	defer r.changes.Notify()
 	return r.conclude(attemptCtx, a, r.perform(attemptCtx, a))
 }
 

@@ -126,6 +126,7 @@ func (bs *beats) beat(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
+	bs.runner.changes.Notify()
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	for _, a := range running {

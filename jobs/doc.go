@@ -19,7 +19,7 @@
 //	err = runner.Start(ctx)                    // in a process that works jobs; others only submit
 //
 //	func buildReport(ctx context.Context, tx pgx.Tx, in Order) (jobs.Handle, error) { // the tool's handler
-//		return report.SubmitTx(ctx, runner, tx, in, nil)
+//		return report.SubmitTx(ctx, tx, runner, in, nil)
 //	}
 //
 // # What it promises

@@ -131,7 +131,7 @@ func trySubmit[I, O any](f *fixture, d *Definition[I, O], args I, opts *SubmitOp
 		opts = &SubmitOpts{Scope: scope}
 	}
 	err = pgx.BeginFunc(f.t.Context(), f.pool, func(tx pgx.Tx) error {
-		h, err := d.SubmitTx(f.t.Context(), f.Runner, tx, args, opts)
+		h, err := d.SubmitTx(f.t.Context(), tx, f.Runner, args, opts)
 		if err != nil {
 			return err
 		}

@@ -170,25 +170,26 @@ update {schema}.job
        expires_at = clock_timestamp() + greatest(keep, call_keep)
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
-// sqlStatus reads what may be told about a job, and what has to be known to tell it.
+// sqlStatus reads what may be told about jobs to those who ask, and what has to be known to tell it.
 const sqlStatus = `
-select kind, state, answer,
+select j.id, j.scope, kind, state, answer,
        coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0), (extract(epoch from created_at) * 1000000)::bigint,
        coalesce((extract(epoch from started_at) * 1000000)::bigint, 0), (extract(epoch from run_at) * 1000000)::bigint,
        coalesce((extract(epoch from deadline) * 1000000)::bigint, 0),
        attempts, max_attempts, cancel_at is not null, progress, message,
        coalesce((extract(epoch from progress_at) * 1000000)::bigint, 0),
-       bell, (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
+       coalesce(bell, 0), (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery(), {hex}
-  from {schema}.job
- where id = $1::uuid and scope = $2::text and (expires_at <= clock_timestamp()) is not true`
+  from (select distinct * from unnest($1::text[]::uuid[], $2::text[]) as a (id, scope)) ask
+  join {schema}.job j on j.id = ask.id and j.scope = ask.scope
+ where (expires_at <= clock_timestamp()) is not true`
 
 // sqlConfirm commits a WAL record that means nothing: it is acknowledged after all that could be seen before it.
 const sqlConfirm = `select pg_logical_emit_message(true, 'txonce', '')`
 
 // sqlCancelLook takes the row of the job that is to be cancelled.
 const sqlCancelLook = `
-select state, kind, bell, (lease_until > clock_timestamp()) is true
+select state, coalesce(bell, 0), (lease_until > clock_timestamp()) is true
   from {schema}.job
  where id = $1::uuid and scope = $2::text and (expires_at <= clock_timestamp()) is not true
    for update`

@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/txonce/txonce/internal/sideconn"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what a [Runner] can be told. The zero value of a field means its default.
@@ -58,16 +59,17 @@ type Config struct {
 // Runner submits jobs, and works them once it is started. It may be used by any number of goroutines. It opens up to two
 // connections beside the pool while it works jobs, to renew leases and to find out about lost commits.
 type Runner struct {
-	pool   *pgxpool.Pool
-	cfg    Config
-	sql    queries
-	log    *slog.Logger
-	kinds  map[string]*definition
-	names  []string // of the kinds
-	side   *sideconn.Reserve
-	beats  beats
-	client atomic.Pointer[river.Client[pgx.Tx]]
-	own    bool // the client is the runner's
+	pool    *pgxpool.Pool
+	cfg     Config
+	sql     queries
+	log     *slog.Logger
+	kinds   map[string]*definition
+	names   []string // of the kinds
+	side    *sideconn.Reserve
+	beats   beats
+	changes toolcall.Changes
+	client  atomic.Pointer[river.Client[pgx.Tx]]
+	own     bool // the client is the runner's
 
 	mu      sync.Mutex
 	running bool
@@ -155,6 +157,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	}()
 	return nil
 }
+
+var _ toolcall.Source = (*Runner)(nil)
 
 // Stop takes no more jobs and waits for those that run. When ctx ends first, it cancels them (with [ErrStopping] as the
 // cause) and hands them back: they run elsewhere at once, and the attempt does not count. It returns when no attempt runs any

@@ -53,7 +53,7 @@ type SubmitOpts struct {
 //
 // The errors are ErrScope, ErrArgs, ErrOptions, ErrUnknownKind, ErrOtherTx, ErrNoClient, and those of the database. With any
 // of them, roll tx back.
-func (d *Definition[In, Out]) SubmitTx(ctx context.Context, r *Runner, tx pgx.Tx, in In, opts *SubmitOpts) (Handle, error) {
+func (d *Definition[In, Out]) SubmitTx(ctx context.Context, tx pgx.Tx, r *Runner, in In, opts *SubmitOpts) (Handle, error) {
 	if d.err != nil {
 		return Handle{}, d.err
 	}
@@ -155,7 +155,7 @@ func (s *order) check() error {
 	switch {
 	case s.scope == "":
 		return fmt.Errorf("%w: outside a protected call, set SubmitOpts.Scope to say who may see the job", ErrScope)
-	case len(s.scope) > 255 || !utf8.ValidString(s.scope) || strings.ContainsRune(s.scope, 0):
+	case !validScope(s.scope):
 		return fmt.Errorf("%w of at most 255 bytes of valid UTF-8", ErrScope)
 	case !s.deadline.IsZero() && !s.deadline.After(time.Now()):
 		return fmt.Errorf("%w: the deadline %s is in the past", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
@@ -167,6 +167,10 @@ func (s *order) check() error {
 	// The rest is checked like the definition's.
 	def := definition{kind: s.kind, opts: Options{Queue: s.queue, Priority: s.priority, MaxAttempts: s.maxAttempts}.withDefaults()}
 	return def.validate()
+}
+
+func validScope(scope string) bool {
+	return scope != "" && len(scope) <= 255 && utf8.ValidString(scope) && !strings.ContainsRune(scope, 0)
 }
 
 func (s *order) bell() *river.InsertOpts {

@@ -179,7 +179,7 @@ func TestUp_CancelledAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Millisecond))
-		_ = run(ctx, victim, nil, good)
+		_ = run(ctx, victim, &Config{NoRiver: true}, good)
 		cancel()
 		victim.Close()
 		noSession(t, pool, application)
