@@ -68,7 +68,7 @@ func TestSubmitTx_J01_CostsOneRoundTrip(t *testing.T) {
 	for i := range 4 { // the first ones describe the statements
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			before := turns.Load()
-			_, err := d.SubmitTx(t.Context(), f.Runner, tx, in{Label: "a"}, later())
+			_, err := d.SubmitTx(t.Context(), tx, f.Runner, in{Label: "a"}, later())
 			if n := turns.Load() - before; i == 3 && n != 1 {
 				t.Errorf("%d round trips, want 1", n)
 			}
@@ -150,7 +150,7 @@ func TestSubmitTx_J01_WhatFailsIsUndoneAlone(t *testing.T) {
 				create trigger no before insert on ` + table + ` for each row execute function no()`)
 			err := pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
 				err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
-					_, err := d.SubmitTx(t.Context(), f.Runner, tx, in{Label: "b"}, &SubmitOpts{Scope: scope})
+					_, err := d.SubmitTx(t.Context(), tx, f.Runner, in{Label: "b"}, &SubmitOpts{Scope: scope})
 					return err
 				})
 				if !errors.Is(err, ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "not today") {
@@ -175,7 +175,7 @@ func TestSubmitTx_J01_UndoneWithItsSavepoint(t *testing.T) {
 	undo := errors.New("undo")
 	err := pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
 		err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
-			if _, err := d.SubmitTx(t.Context(), f.Runner, tx, in{Label: "a"}, later()); err != nil {
+			if _, err := d.SubmitTx(t.Context(), tx, f.Runner, in{Label: "a"}, later()); err != nil {
 				return err
 			}
 			return undo
@@ -183,7 +183,7 @@ func TestSubmitTx_J01_UndoneWithItsSavepoint(t *testing.T) {
 		if !errors.Is(err, undo) {
 			return err
 		}
-		_, err = d.SubmitTx(t.Context(), f.Runner, tx, in{Label: "b"}, later())
+		_, err = d.SubmitTx(t.Context(), tx, f.Runner, in{Label: "b"}, later())
 		return err
 	})
 	if err != nil {

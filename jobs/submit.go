@@ -73,7 +73,7 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 	if client == nil {
 		return Handle{}, ErrNoClient
 	}
-	ofCall, err := r.insert(ctx, client, tx, s, args)
+	ofCall, err := r.insert(ctx, tx, client, s, args)
 	switch {
 	case err != nil:
 		return Handle{}, explain(ctx, err)
@@ -89,7 +89,7 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 }
 
 // insert hangs the doorbell and writes the job. It reports whether the transaction is that of a protected call.
-func (r *Runner) insert(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx, s *order, args []byte) (ofCall bool, err error) {
+func (r *Runner) insert(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.Tx], s *order, args []byte) (ofCall bool, err error) {
 	var noted int64
 	read := func(row pgx.Row) error { return row.Scan(&ofCall, &noted) }
 	row := func(hung *int64) []any {

@@ -103,7 +103,7 @@ func (c *callsBench) callSubmit(ctx context.Context, l *link, key string) error 
 		return err
 	}
 	result, err := txidem.Run(ctx, l.store, request(key), func(ctx context.Context, tx pgx.Tx) (jobs.Handle, error) {
-		return c.definition.SubmitTx(ctx, runner, tx, argsFor(1), &jobs.SubmitOpts{Queue: "nobody"})
+		return c.definition.SubmitTx(ctx, tx, runner, argsFor(1), &jobs.SubmitOpts{Queue: "nobody"})
 	})
 	if err == nil && result.Replayed {
 		return errors.New("a new call was answered from a record")

@@ -91,7 +91,7 @@ func newOurSide(j *jobsBench) (*side, error) {
 		return nil, err
 	}
 	s.submit = func(ctx context.Context, tx pgx.Tx, queue string, args jobArgs) error {
-		_, err := definition.SubmitTx(ctx, runner, tx, args, &jobs.SubmitOpts{Scope: scope, Queue: queue})
+		_, err := definition.SubmitTx(ctx, tx, runner, args, &jobs.SubmitOpts{Scope: scope, Queue: queue})
 		return err
 	}
 	s.start, s.stop = runner.Start, runner.Stop
