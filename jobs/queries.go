@@ -60,6 +60,13 @@ returning call_attempt is not null, bell`
 // should it be lost in a crash, the attempt cannot commit.
 const sqlQuick = `select set_config('lock_timeout', '1000', true), set_config('synchronous_commit', 'off', true)`
 
+// sqlFound is what is read of a job whose doorbell rang.
+const sqlFound = `kind, scope, state, attempts, max_attempts, cancel_at is not null,
+       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
+       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
+       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}`
+
 // sqlBegin begins an attempt, if the job may have one. A first attempt never begins before its time; a later one may, for who
 // rings early has a reason.
 const sqlBegin = `
@@ -70,15 +77,12 @@ update {schema}.job
        started_at = coalesce(started_at, clock_timestamp()), progress = null, message = '', progress_at = null
  where id = $1::uuid and kind = $4::text and finished_at is null and cancel_at is null
    and (lease_until <= clock_timestamp()) is not false and attempts < max_attempts
-   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())`
+   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())
+returning ` + sqlFound
 
-// sqlLook reads the job, behind sqlBegin: with the attempt that was begun, or why there is none.
+// sqlLook reads the job of which sqlBegin has begun no attempt.
 const sqlLook = `
-select kind, scope, state, (attempt = $2::uuid) is true, attempts, max_attempts, cancel_at is not null,
-       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
-       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
-       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}
+select ` + sqlFound + `
   from {schema}.job
  where id = $1::uuid`
 
