@@ -44,7 +44,7 @@ func runJobs(ctx context.Context, o jobsOptions, stdout, stderr io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.close(context.WithoutCancel(ctx))) }()
-	j := &jobsBench{db: db, options: o, sql: jobQueriesFor(db.calls), rates: make(map[jobsCell][]jobRate), progress: stderr}
+	j := newJobsBench(db, o, stderr)
 	j.say("PostgreSQL %s, %s", db.server.Version(), db.server.Source())
 	for _, part := range []func(context.Context) error{j.measureSides, j.measureCalls} {
 		if err := part(ctx); err != nil {
@@ -54,26 +54,45 @@ func runJobs(ctx context.Context, o jobsOptions, stdout, stderr io.Writer) (err 
 	return j.report(stdout, time.Since(began))
 }
 
-// measureSides has our jobs and plain River's take turns.
-func (j *jobsBench) measureSides(ctx context.Context) (err error) {
-	l, err := openLink(ctx, j.db, "sides", sideConns, dialTo(serverOf(j.db)))
-	if err != nil {
+func newJobsBench(db *database, o jobsOptions, progress io.Writer) *jobsBench {
+	return &jobsBench{db: db, options: o, sql: jobQueriesFor(db.calls), rates: make(map[jobsCell][]jobRate), progress: progress}
+}
+
+// openSides starts both sides on one pool.
+func (j *jobsBench) openSides(ctx context.Context) (err error) {
+	if j.link, err = openLink(ctx, j.db, "sides", sideConns, dialTo(serverOf(j.db))); err != nil {
 		return err
 	}
-	defer l.pool.Close()
-	j.link = l
+	if err := j.empty(ctx); err != nil { // of what the link learns by
+		return err
+	}
 	if j.sides, err = newSides(j); err != nil {
 		return err
 	}
-	defer func() {
-		for _, s := range j.sides {
-			err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
-		}
-	}()
 	for _, s := range j.sides {
 		if err := s.start(ctx); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (j *jobsBench) closeSides(ctx context.Context) error {
+	var errs []error
+	for _, s := range j.sides {
+		errs = append(errs, s.stop(ctx))
+	}
+	if j.link != nil {
+		j.link.pool.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// measureSides has our jobs and plain River's take turns.
+func (j *jobsBench) measureSides(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, j.closeSides(context.WithoutCancel(ctx))) }()
+	if err := j.openSides(ctx); err != nil {
+		return err
 	}
 	if err := j.warmUp(ctx); err != nil {
 		return err

@@ -20,7 +20,7 @@ const (
 // underWay is how many jobs there are for each worker at a time: one that is worked, and others that wait.
 const underWay = 4
 
-// measureRates has the sides take turns: each with as many that submit as work, all the time.
+// measureRates has the sides take turns.
 func (j *jobsBench) measureRates(ctx context.Context, workers, round int) error {
 	length := min(j.options.time, jobsSlice)
 	for pass := range int(j.options.time / length) {
@@ -75,8 +75,8 @@ func (j *jobsBench) flood(ctx context.Context, c jobsCell, length time.Duration)
 	go func() {
 		counted <- f.count(lead, length)
 	}()
-	counts := make([]int, c.workers)
-	err = together(c.workers, func(i int) (err error) {
+	counts := make([]int, c.workers+1) // one more submits than work: there is always a job that waits
+	err = together(len(counts), func(i int) (err error) {
 		counts[i], err = f.submit(ctx, j, c)
 		return err
 	})

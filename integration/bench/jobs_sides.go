@@ -64,7 +64,10 @@ func newSides(j *jobsBench) ([]*side, error) {
 		return nil, err
 	}
 	plain, err := newPlainSide(j)
-	return []*side{plainRiver: plain, ourJobs: ours}, err
+	if err != nil {
+		return nil, err
+	}
+	return []*side{plainRiver: plain, ourJobs: ours}, nil
 }
 
 // configure is for both sides' clients.
