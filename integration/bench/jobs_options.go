@@ -25,7 +25,7 @@ func parseJobs(args []string, stderr io.Writer) (jobsOptions, error) {
 	flags := flag.NewFlagSet("bench jobs", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; medians of fewer than 5 say little")
-	flags.DurationVar(&o.time, "time", 2*time.Second, "how long each side is measured, in each setting and round")
+	flags.DurationVar(&o.time, "time", 1500*time.Millisecond, "how long each side is measured, in each setting and round")
 	quick := flags.Bool("quick", false, "one very short round, to see that it works")
 	if err := flags.Parse(args); err != nil {
 		return jobsOptions{}, err
