@@ -4,82 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/txonce/txonce/toolcall"
 )
 
-// counted is a connection whose round trips are counted: each time that the client writes after it has read.
-type counted struct {
-	net.Conn
-	read  *atomic.Bool
-	turns *atomic.Int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read.Store(true)
-	return n, err
-}
-
-func (c counted) Write(p []byte) (int, error) {
-	if c.read.Swap(false) {
-		c.turns.Add(1)
-	}
-	return c.Conn.Write(p)
-}
-
-// countedPool is another pool on the database, of one connection.
-func (f *fixture) countedPool() (*pgxpool.Pool, *atomic.Int64) {
-	f.t.Helper()
-	turns := &atomic.Int64{}
-	cfg := f.pool.Config()
-	cfg.MaxConns, cfg.MinConns = 1, 0
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		return counted{conn, &atomic.Bool{}, turns}, err
-	}
-	pool, err := pgxpool.NewWithConfig(f.t.Context(), cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(pool.Close)
-	return pool, turns
-}
-
-// later keeps River from waking workers, which is a round trip of its own.
+// later keeps jobs from workers.
 func later() *SubmitOpts { return &SubmitOpts{Scope: scope, RunAt: time.Now().Add(time.Hour)} }
-
-func TestSubmitTx_J01_CostsOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	d := plainly("plain", nil)
-	f := setup(t, nil, d)
-	pool, turns := f.countedPool()
-	for i := range 4 { // the first ones describe the statements
-		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			before := turns.Load()
-			_, err := d.SubmitTx(t.Context(), tx, f.Runner, in{Label: "a"}, later())
-			if n := turns.Load() - before; i == 3 && n != 1 {
-				t.Errorf("%d round trips, want 1", n)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.bellsAreRight(4)
-}
 
 // bellsAreRight compares each job with the doorbell that carries its id.
 func (f *fixture) bellsAreRight(want int) {
