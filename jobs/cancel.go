@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/txonce/txonce/toolcall"
@@ -16,62 +17,58 @@ import (
 // ErrNotFound, ErrFinished for a job that has ended, with its status, ErrBusy, and those of the database.
 func (r *Runner) Cancel(ctx context.Context, scope string, id toolcall.ID) (toolcall.Status, error) {
 	client := r.client.Load()
-	if client == nil {
+	switch {
+	case client == nil:
 		return toolcall.Status{}, ErrNoClient
+	case !isJob(id) || !validScope(scope):
+		return toolcall.Status{}, ErrNotFound
 	}
-	var finished bool
-	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
-		var state, kind string
-		var hung *int64
-		var live bool
-		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', '5000', true)`); err != nil {
-			return err
-		}
-		err := tx.QueryRow(ctx, r.sql.cancelLook, uuidOf(id), scope).Scan(&state, &kind, &hung, &live)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return ErrNotFound
-		case hasCode(err, codeLockTimeout):
-			return ErrBusy
-		case err != nil:
-			return err
-		}
-		b := &pgx.Batch{}
-		switch toolcall.State(state) {
-		case toolcall.StateQueued:
-			b.Queue(r.sql.cancelEnd, uuidOf(id))
-			b.Queue(r.sql.let, uuidOf(id))
-		case toolcall.StateRunning:
-			if live {
-				b.Queue(r.sql.cancelAsk, uuidOf(id))
-				break
-			}
-			b.Queue(r.sql.cancelEnd, uuidOf(id))
-			b.Queue(r.sql.let, uuidOf(id))
-		default:
-			finished = true
-			return nil
-		}
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		if hung == nil {
-			return nil
-		}
-		if _, err := client.JobCancelTx(ctx, tx, *hung); err != nil && !errors.Is(err, rivertype.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrBusy) {
-			return toolcall.Status{}, err
-		}
+	err := r.inTx(ctx, func(tx pgx.Tx) error { return r.cancelTx(ctx, tx, client, scope, id) })
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
+		return toolcall.Status{}, err
+	case err != nil && !errors.Is(err, ErrFinished):
 		return toolcall.Status{}, explain(ctx, err)
 	}
-	status, err := r.Status(ctx, scope, id)
-	if err == nil && finished {
-		err = ErrFinished
+	r.changes.Notify()
+	status, lost := r.Status(ctx, scope, id)
+	if lost != nil {
+		return status, lost
 	}
 	return status, err
+}
+
+func (r *Runner) cancelTx(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.Tx], scope string, id toolcall.ID) error {
+	var state toolcall.State
+	var hung int64
+	var live bool
+	b := &pgx.Batch{}
+	b.Queue(`select set_config('lock_timeout', '5000', true)`)
+	b.Queue(r.sql.cancelLook, uuidOf(id), scope).QueryRow(func(row pgx.Row) error { return row.Scan(&state, &hung, &live) })
+	switch err := tx.SendBatch(ctx, b).Close(); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return ErrNotFound
+	case hasCode(err, codeLockTimeout):
+		return ErrBusy
+	case err != nil:
+		return err
+	}
+	b = &pgx.Batch{}
+	switch {
+	case state == toolcall.StateRunning && live:
+		b.Queue(r.sql.cancelAsk, uuidOf(id))
+	case state == toolcall.StateRunning, state == toolcall.StateQueued:
+		b.Queue(r.sql.cancelEnd, uuidOf(id))
+		b.Queue(r.sql.let, uuidOf(id))
+	default:
+		return ErrFinished
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	// River tells the worker at once. Should it not know the doorbell any more, the row says it all.
+	if _, err := client.JobCancelTx(ctx, tx, hung); err != nil && !errors.Is(err, rivertype.ErrNotFound) {
+		return err
+	}
+	return nil
 }

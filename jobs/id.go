@@ -23,6 +23,9 @@ func newID() toolcall.ID {
 	return id
 }
 
+// isJob reports whether the id may be a job's at all. Those of calls are of version 8.
+func isJob(id toolcall.ID) bool { return id[6]>>4 == 7 }
+
 func newToken() pgtype.UUID {
 	token := pgtype.UUID{Valid: true}
 	_, _ = rand.Read(token.Bytes[:]) // never fails

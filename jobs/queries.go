@@ -42,23 +42,30 @@ func queriesFor(schema string) queries {
 	}
 }
 
-// sqlSubmit writes the job of a doorbell that was hung a moment ago. Inside a protected call the transaction shows the token
+// sqlSubmit writes the job of a doorbell whose id it is given, or that the statement in front of it has hung. Inside a protected call the transaction shows the token
 // that the call's record will have; in another transaction there is none, which is what the result tells.
 const sqlSubmit = `
 insert into {schema}.job (id, scope, kind, queue, priority, state, args, call, call_attempt, call_keep, keep, bell, max_attempts,
                           created_at, run_at, deadline, check_at)
 select $1::uuid, $2::text, $3::text, $4::text, $5::smallint, 'queued', $6::bytea,
        $7::uuid, case when $7::uuid is not null then token end, make_interval(secs => $8::double precision),
-       make_interval(secs => $9::double precision), $10::bigint, $11::integer,
+       make_interval(secs => $9::double precision), coalesce($10::bigint, lastval()), $11::integer,
        clock_timestamp(), at, ends, least(at + make_interval(secs => $15::double precision), ends)
   from (select nullif(current_setting('txonce.attempt', true), '')::uuid as token,
                coalesce({epoch} + $12::bigint * {us}, clock_timestamp()) as at) due,
        lateral (select coalesce({epoch} + $13::bigint * {us}, at + make_interval(secs => $14::double precision)) as ends) d
-returning call_attempt is not null`
+returning call_attempt is not null, bell`
 
 // sqlQuick bounds the wait for a row that somebody else is looking at, and lets what begins an attempt not wait for the disk:
 // should it be lost in a crash, the attempt cannot commit.
 const sqlQuick = `select set_config('lock_timeout', '1000', true), set_config('synchronous_commit', 'off', true)`
+
+// sqlFound is what is read of a job whose doorbell rang.
+const sqlFound = `kind, scope, state, attempts, max_attempts, cancel_at is not null,
+       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
+       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
+       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}`
 
 // sqlBegin begins an attempt, if the job may have one. A first attempt never begins before its time; a later one may, for who
 // rings early has a reason.
@@ -70,15 +77,12 @@ update {schema}.job
        started_at = coalesce(started_at, clock_timestamp()), progress = null, message = '', progress_at = null
  where id = $1::uuid and kind = $4::text and finished_at is null and cancel_at is null
    and (lease_until <= clock_timestamp()) is not false and attempts < max_attempts
-   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())`
+   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())
+returning ` + sqlFound
 
-// sqlLook reads the job, behind sqlBegin: with the attempt that was begun, or why there is none.
+// sqlLook reads the job of which sqlBegin has begun no attempt.
 const sqlLook = `
-select kind, scope, state, (attempt = $2::uuid) is true, attempts, max_attempts, cancel_at is not null,
-       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
-       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
-       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}
+select ` + sqlFound + `
   from {schema}.job
  where id = $1::uuid`
 
@@ -129,6 +133,9 @@ select state = 'running' and (attempt = $2::uuid) is true, cancel_at is not null
 
 const sqlRestore = `select set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
 
+// sqlGuard fails when this is not the transaction that sqlOpen prepared.
+const sqlGuard = `select current_setting('txonce.attempt')::uuid`
+
 // sqlDone ends the job with its result. Reading the token from the transaction's own setting makes it fail when the commit
 // function ended the transaction behind our back. It raises where it finds no such job: COMMIT is in the same round trip.
 const sqlDone = `
@@ -142,24 +149,26 @@ with done as (
 select coalesce((select it from done), {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
 
 // sqlLet lets the record of the call that submitted the job go, when this was the last job of the call: it is kept as long as
-// after any other call.
+// after any other call. A job of an earlier record of the same call, which was forgotten, does not count.
 const sqlLet = `
 update {schema}.call c
    set expires_at = clock_timestamp() + j.call_keep
   from {schema}.job j
  where j.id = $1::uuid and j.finished_at is not null and c.id = j.call and c.expires_at is null and c.finished_at is not null
    and (j.call_attempt is null or c.attempt = j.call_attempt)
-   and not exists (select from {schema}.job other where other.call = j.call and other.finished_at is null)`
+   and not exists (select from {schema}.job other
+                    where other.call = j.call and other.finished_at is null
+                      and (other.call_attempt is null or other.call_attempt = c.attempt))`
 
 // sqlSettled reads the job once no transaction that has its row is open any more.
 const sqlSettled = `select state, attempt from {schema}.job where id = $1::uuid for update`
 
-// sqlRetry ends an attempt that is not the last one.
+// sqlRetry ends an attempt that is not the last one. The sweeper looks at once at a job that was to be cancelled.
 const sqlRetry = `
 update {schema}.job
    set state = 'queued', lease_until = null, attempts = attempts - $3::integer, last_error = $4::text,
        run_at = clock_timestamp() + make_interval(secs => $5::double precision),
-       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline),
+       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline, cancel_at),
        progress = null, message = '', progress_at = null
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
@@ -170,25 +179,26 @@ update {schema}.job
        expires_at = clock_timestamp() + greatest(keep, call_keep)
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
-// sqlStatus reads what may be told about a job, and what has to be known to tell it.
+// sqlStatus reads what may be told about jobs to those who ask, and what has to be known to tell it.
 const sqlStatus = `
-select kind, state, answer,
+select j.id, j.scope, kind, state, answer,
        coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0), (extract(epoch from created_at) * 1000000)::bigint,
        coalesce((extract(epoch from started_at) * 1000000)::bigint, 0), (extract(epoch from run_at) * 1000000)::bigint,
        coalesce((extract(epoch from deadline) * 1000000)::bigint, 0),
        attempts, max_attempts, cancel_at is not null, progress, message,
        coalesce((extract(epoch from progress_at) * 1000000)::bigint, 0),
-       bell, (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
+       coalesce(bell, 0), (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery(), {hex}
-  from {schema}.job
- where id = $1::uuid and scope = $2::text and (expires_at <= clock_timestamp()) is not true`
+  from (select distinct * from unnest($1::text[]::uuid[], $2::text[]) as a (id, scope)) ask
+  join {schema}.job j on j.id = ask.id and j.scope = ask.scope
+ where (expires_at <= clock_timestamp()) is not true`
 
 // sqlConfirm commits a WAL record that means nothing: it is acknowledged after all that could be seen before it.
 const sqlConfirm = `select pg_logical_emit_message(true, 'txonce', '')`
 
 // sqlCancelLook takes the row of the job that is to be cancelled.
 const sqlCancelLook = `
-select state, kind, bell, (lease_until > clock_timestamp()) is true
+select state, coalesce(bell, 0), (lease_until > clock_timestamp()) is true
   from {schema}.job
  where id = $1::uuid and scope = $2::text and (expires_at <= clock_timestamp()) is not true
    for update`
@@ -207,7 +217,8 @@ select id, kind, queue, priority, attempts, max_attempts, coalesce(bell, 0), can
        (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
        (extract(epoch from greatest(clock_timestamp() - run_at, interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0), set_config('lock_timeout', '5000', true)
+       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from clock_timestamp()) * 1000000)::bigint, set_config('lock_timeout', '5000', true)
   from {schema}.job`
 
 // sqlDue takes jobs that are to be looked at. Those that run come in an order of their own: a long queue must not delay them.
@@ -257,11 +268,14 @@ delete from {schema}.job
 // the jobs; where those are gone, it is a day.
 const sqlOrphans = `
 update {schema}.call c
-   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j where j.call = c.id), interval '1 day')
+   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j
+                                                   where j.call = c.id and (j.call_attempt is null or j.call_attempt = c.attempt)), interval '1 day')
  where c.id = any(array(select o.id
                           from {schema}.call o
                          where o.expires_at is null and o.finished_at is not null and (not o.tombstone or octet_length(o.answer) > 0)
-                           and not exists (select from {schema}.job j where j.call = o.id and j.finished_at is null)
+                           and not exists (select from {schema}.job j
+                                            where j.call = o.id and j.finished_at is null
+                                              and (j.call_attempt is null or j.call_attempt = o.attempt))
                          limit $1::integer
                            for update skip locked))
    and c.expires_at is null`

@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/txonce/txonce/internal/sideconn"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what a [Runner] can be told. The zero value of a field means its default.
@@ -58,16 +59,17 @@ type Config struct {
 // Runner submits jobs, and works them once it is started. It may be used by any number of goroutines. It opens up to two
 // connections beside the pool while it works jobs, to renew leases and to find out about lost commits.
 type Runner struct {
-	pool   *pgxpool.Pool
-	cfg    Config
-	sql    queries
-	log    *slog.Logger
-	kinds  map[string]*definition
-	names  []string // of the kinds
-	side   *sideconn.Reserve
-	beats  beats
-	client atomic.Pointer[river.Client[pgx.Tx]]
-	own    bool // the client is the runner's
+	pool    *pgxpool.Pool
+	cfg     Config
+	sql     queries
+	log     *slog.Logger
+	kinds   map[string]*definition
+	names   []string // of the kinds
+	side    *sideconn.Reserve
+	beats   beats
+	changes toolcall.Changes
+	client  atomic.Pointer[river.Client[pgx.Tx]]
+	own     bool // the client is the runner's
 
 	mu      sync.Mutex
 	running bool
@@ -90,6 +92,7 @@ func New(pool *pgxpool.Pool, cfg *Config, definitions ...Registered) (*Runner, e
 	}
 	r := &Runner{pool: pool, cfg: c, sql: queriesFor(c.Schema), log: c.Logger, kinds: make(map[string]*definition), side: sideconn.New(pool, 2)}
 	r.beats.runner = r
+	r.side.Patience = func() time.Duration { return max(r.cfg.Lease/4, time.Second) } // a lease can be renewed later, but not much later
 	for _, registered := range definitions {
 		if err := r.register(registered); err != nil {
 			return nil, err
@@ -98,9 +101,11 @@ func New(pool *pgxpool.Pool, cfg *Config, definitions ...Registered) (*Runner, e
 	return r, r.connect()
 }
 
+var errNilDefinition = errors.New("jobs: New was given a nil definition; make it with jobs.Define before New is called")
+
 func (r *Runner) register(registered Registered) error {
 	if registered == nil {
-		return errors.New("jobs: New was given a nil definition")
+		return errNilDefinition
 	}
 	def, err := registered.registered()
 	if err != nil {
@@ -140,10 +145,17 @@ func (r *Runner) Start(ctx context.Context) error {
 		return errors.New("jobs: the runner is started already")
 	case client == nil:
 		return ErrNoClient
+	case r.own && len(r.cfg.Queues) == 0:
+		return errors.New("jobs: the runner has no queues to work; name some in Config.Queues, or do not start a runner that only submits")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if r.own {
-		if err := client.Start(background); err != nil {
+		inTime := context.AfterFunc(ctx, stop) // River starts for as long as its context lasts, and goes on in it
+		err := client.Start(background)
+		if !inTime() && err == nil {
+			err = errors.Join(ctx.Err(), client.StopAndCancel(context.WithoutCancel(ctx)))
+		}
+		if err != nil {
 			stop()
 			return explain(ctx, err)
 		}
@@ -155,6 +167,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	}()
 	return nil
 }
+
+var _ toolcall.Source = (*Runner)(nil)
 
 // Stop takes no more jobs and waits for those that run. When ctx ends first, it cancels them (with [ErrStopping] as the
 // cause) and hands them back: they run elsewhere at once, and the attempt does not count. It returns when no attempt runs any

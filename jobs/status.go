@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/txonce/txonce/toolcall"
@@ -15,26 +17,53 @@ import (
 // deadline has passed, or whose worker died in the last attempt, is ended by whoever asks first. The errors are ErrNotFound
 // and those of the database.
 func (r *Runner) Status(ctx context.Context, scope string, id toolcall.ID) (toolcall.Status, error) {
-	read, err := r.read(ctx, scope, id)
-	if err != nil {
+	statuses, err := r.Statuses(ctx, []toolcall.Ask{{Scope: scope, ID: id}})
+	switch {
+	case err != nil:
 		return toolcall.Status{}, err
+	case statuses[0].State == toolcall.StateNone:
+		return toolcall.Status{}, ErrNotFound
 	}
-	if read.unfinished() && !read.live && r.client.Load() != nil {
-		if settled, err := r.settleOne(ctx, read); err != nil {
-			return toolcall.Status{}, err
-		} else if settled {
-			if read, err = r.read(ctx, scope, id); err != nil {
-				return toolcall.Status{}, err
+	return statuses[0], nil
+}
+
+// Statuses is Status for many jobs at once, in the order of the asks: one round trip for all that have ended or have a worker,
+// two for those that wait. What a scope does not have is StateNone. It makes the runner a [toolcall.Source].
+func (r *Runner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	found, err := r.read(ctx, asks)
+	if err != nil {
+		return nil, err
+	}
+	over, err := r.overUnseen(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	if len(over) > 0 {
+		for _, id := range over {
+			if err := r.inTx(ctx, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, id) }); err != nil {
+				return nil, explain(ctx, err)
 			}
 		}
-	}
-	if read.synchronous && !read.unfinished() { // what can be seen may not have reached its standby
-		if _, err := r.pool.Exec(ctx, sqlConfirm); err != nil || ctx.Err() != nil {
-			return toolcall.Status{}, fmt.Errorf("%w: no standby has confirmed the end of the job", explain(ctx, errors.Join(err, ctx.Err())))
+		if found, err = r.read(ctx, asks); err != nil {
+			return nil, err
 		}
 	}
-	return read.status, nil
+	if err := r.confirm(ctx, found); err != nil {
+		return nil, err
+	}
+	statuses := make([]toolcall.Status, len(asks))
+	for i, ask := range asks {
+		if read := found[ask]; read != nil {
+			statuses[i] = read.status
+		} else {
+			statuses[i] = toolcall.Status{ID: ask.ID, State: toolcall.StateNone}
+		}
+	}
+	return statuses, nil
 }
+
+// Changed returns a channel that is closed when an attempt begins, reports or ends in this process, or a job is cancelled.
+func (r *Runner) Changed() <-chan struct{} { return r.changes.Changed() }
 
 // reading is a job's row.
 type reading struct {
@@ -47,28 +76,50 @@ func (r *reading) unfinished() bool {
 	return r.status.State == toolcall.StateQueued || r.status.State == toolcall.StateRunning
 }
 
-func (r *Runner) read(ctx context.Context, scope string, id toolcall.ID) (*reading, error) {
+func (r *Runner) read(ctx context.Context, asks []toolcall.Ask) (map[toolcall.Ask]*reading, error) {
+	ids, scopes := make([]string, 0, len(asks)), make([]string, 0, len(asks))
+	for _, ask := range asks {
+		if isJob(ask.ID) && validScope(ask.Scope) {
+			ids, scopes = append(ids, ask.ID.String()), append(scopes, ask.Scope)
+		}
+	}
+	found := make(map[toolcall.Ask]*reading, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	rows, err := r.pool.Query(ctx, r.sql.status, ids, scopes)
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		ask, read, err := readRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		found[ask] = read
+	}
+	return found, explain(ctx, rows.Err())
+}
+
+func readRow(rows pgx.Rows) (toolcall.Ask, *reading, error) {
 	var (
+		ask                                                     toolcall.Ask
+		id                                                      pgtype.UUID
 		job                                                     toolcall.JobStatus
-		out                                                     = &reading{status: toolcall.Status{ID: id, Job: &job}}
+		out                                                     = &reading{status: toolcall.Status{Job: &job}}
 		answer                                                  []byte
 		finished, created, started, runAt, deadline, progressAt int64
 		fraction                                                *float32
 		message                                                 string
-		hung                                                    *int64
 	)
 	s := &out.status
-	err := r.pool.QueryRow(ctx, r.sql.status, uuidOf(id), scope).Scan(&s.Tool, &s.State, &answer, &finished, &created, &started, &runAt, &deadline,
-		&job.Attempts, &job.MaxAttempts, &job.CancelRequested, &fraction, &message, &progressAt, &hung, &out.live, &out.overdue, &out.synchronous, nil)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, ErrNotFound
-	case err != nil:
-		return nil, explain(ctx, err)
+	err := rows.Scan(&id, &ask.Scope, &s.Tool, &s.State, &answer, &finished, &created, &started, &runAt, &deadline,
+		&job.Attempts, &job.MaxAttempts, &job.CancelRequested, &fraction, &message, &progressAt, &out.bell, &out.live, &out.overdue, &out.synchronous, nil)
+	if err != nil {
+		return ask, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if hung != nil {
-		out.bell = *hung
-	}
+	ask.ID, s.ID = id.Bytes, id.Bytes
 	s.FinishedAt, job.SubmittedAt, job.StartedAt, job.Deadline = timeOf(finished), timeOf(created), timeOf(started), timeOf(deadline)
 	switch s.State {
 	case toolcall.StateQueued:
@@ -81,31 +132,60 @@ func (r *Runner) read(ctx context.Context, scope string, id toolcall.ID) (*readi
 		s.Answer = answer
 	case toolcall.StateFailed:
 		if s.Failure, err = decodeFailure(answer); err != nil {
-			return nil, fmt.Errorf("jobs: the failure of job %s cannot be read: %w", id, err)
+			return ask, nil, fmt.Errorf("jobs: the failure of job %s cannot be read: %w", s.ID, err)
 		}
 	}
-	return out, nil
+	return ask, out, nil
 }
 
-// settleOne ends a job that is over without our code, as the sweeper would later. It reports whether anything may have changed.
-func (r *Runner) settleOne(ctx context.Context, read *reading) (bool, error) {
-	over := read.overdue || read.status.Job.CancelRequested
-	if !over && read.status.State == toolcall.StateRunning {
-		over = read.status.Job.Attempts >= read.status.Job.MaxAttempts
+// overUnseen returns the jobs that are over without our code, and of which nobody has taken notice yet. The sweeper would.
+func (r *Runner) overUnseen(ctx context.Context, found map[toolcall.Ask]*reading) (over []toolcall.ID, err error) {
+	client := r.client.Load()
+	if client == nil {
+		return nil, nil
 	}
-	if !over {
-		row, err := r.client.Load().JobGet(ctx, read.bell)
-		if err != nil && !errors.Is(err, rivertype.ErrNotFound) {
-			return false, explain(ctx, err)
+	var bells []int64
+	byBell := make(map[int64]toolcall.ID)
+	for ask, read := range found {
+		job := read.status.Job
+		switch {
+		case !read.unfinished() || read.live:
+		case read.overdue, job.CancelRequested, read.status.State == toolcall.StateRunning && job.Attempts >= job.MaxAttempts:
+			over = append(over, ask.ID)
+		default:
+			bells = append(bells, read.bell)
+			byBell[read.bell] = ask.ID
 		}
-		over = err == nil && row.State == rivertype.JobStateCancelled
 	}
-	if !over {
-		return false, nil
+	if len(bells) == 0 {
+		return over, nil
 	}
-	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, read.status.ID) })
+	states := []rivertype.JobState{rivertype.JobStateCancelled, rivertype.JobStateRunning}
+	list, err := client.JobList(ctx, river.NewJobListParams().IDs(bells...).States(states...).First(min(len(bells), mostListed)))
 	if err != nil {
-		return false, explain(ctx, err)
+		return nil, explain(ctx, err)
 	}
-	return true, nil
+	for _, row := range list.Jobs {
+		if cancelledThere(row) {
+			over = append(over, byBell[row.ID])
+		}
+	}
+	return over, nil
+}
+
+// mostListed is how many rows River lists at a time.
+const mostListed = 10_000
+
+// confirm sees to it that what has ended is told only when the standbys that commits wait for have it as well.
+func (r *Runner) confirm(ctx context.Context, found map[toolcall.Ask]*reading) error {
+	for _, read := range found {
+		if read.unfinished() || !read.synchronous {
+			continue
+		}
+		if _, err := r.pool.Exec(ctx, sqlConfirm); err != nil || ctx.Err() != nil { // one is enough for all
+			return fmt.Errorf("%w: no standby has confirmed the end of the job", explain(ctx, errors.Join(err, ctx.Err())))
+		}
+		return nil
+	}
+	return nil
 }

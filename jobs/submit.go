@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,8 +49,8 @@ type SubmitOpts struct {
 // SubmitTx submits a job in tx: it exists if and only if tx commits, and may begin a moment later. In the handler of a
 // protected call, with that handler's tx, it commits together with the call's record: the call answers with the handle at
 // once, and so does each retry of it, for as long as the job runs and the call's retention after that. In any other
-// transaction SubmitOpts.Scope is mandatory, and the caller sees to it that one intent submits once. It costs two round
-// trips. opts may be nil.
+// transaction SubmitOpts.Scope is mandatory, and the caller sees to it that one intent submits once. It costs one round
+// trip, and a second one where River notifies workers: at most once per queue in 100 ms. opts may be nil.
 //
 // The errors are ErrScope, ErrArgs, ErrOptions, ErrUnknownKind, ErrOtherTx, ErrNoClient, and those of the database. With any
 // of them, roll tx back.
@@ -57,9 +58,12 @@ func (d *Definition[In, Out]) SubmitTx(ctx context.Context, tx pgx.Tx, r *Runner
 	if d.err != nil {
 		return Handle{}, d.err
 	}
-	raw, err := encode(in)
+	if r == nil || tx == nil {
+		return Handle{}, errors.New("jobs: SubmitTx needs a runner and a transaction; make one with jobs.New, and pass on the handler's tx")
+	}
+	raw, err := json.Marshal(in)
 	if err != nil {
-		return Handle{}, fmt.Errorf("%w: they cannot be encoded: %w", ErrArgs, errors.Unwrap(err))
+		return Handle{}, fmt.Errorf("%w: give the definition a type that can be encoded as JSON: %w", ErrArgs, err)
 	}
 	return r.submit(ctx, tx, d.def, raw, opts)
 }
@@ -73,13 +77,7 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 	if client == nil {
 		return Handle{}, ErrNoClient
 	}
-	hung, err := client.InsertTx(ctx, tx, bell{Job: s.id, kind: def.kind}, s.bell())
-	if err != nil {
-		return Handle{}, explain(ctx, err)
-	}
-	var ofCall bool
-	err = tx.QueryRow(ctx, r.sql.submit, uuidOf(s.id), s.scope, def.kind, s.queue, s.priority, args, s.callID(), s.keepCall(), def.opts.Retention.Seconds(),
-		hung.Job.ID, s.maxAttempts, microseconds(s.runAt), microseconds(s.deadline), secondsOrNone(def.opts.Within), r.cfg.Lease.Seconds()).Scan(&ofCall)
+	ofCall, err := r.insert(ctx, tx, client, s, args)
 	switch {
 	case err != nil:
 		return Handle{}, explain(ctx, err)
@@ -94,6 +92,31 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 	return s.handle(), nil
 }
 
+// insert hangs the doorbell and writes the job. It reports whether the transaction is that of a protected call.
+func (r *Runner) insert(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.Tx], s *order, args []byte) (ofCall bool, err error) {
+	var noted int64
+	read := func(row pgx.Row) error { return row.Scan(&ofCall, &noted) }
+	row := func(hung *int64) []any {
+		return []any{
+			uuidOf(s.id), s.scope, s.kind, s.queue, s.priority, args, s.callID(), s.keepCall(), s.keep.Seconds(),
+			hung, s.maxAttempts, microseconds(s.runAt), microseconds(s.deadline), secondsOrNone(s.within), r.cfg.Lease.Seconds(),
+		}
+	}
+	riding := &ride{Tx: tx, sql: r.sql.submit, args: row(nil), read: read}
+	hung, err := client.InsertTx(ctx, riding, bell{Job: s.id, kind: s.kind}, s.bell())
+	switch {
+	case riding.err != nil: // what River says behind it is a consequence
+		return false, riding.err
+	case err != nil:
+		return false, err
+	case !riding.taken:
+		return ofCall, read(tx.QueryRow(ctx, r.sql.submit, row(&hung.Job.ID)...))
+	case noted != hung.Job.ID: // a trigger of somebody's has taken numbers too
+		_, err = tx.Exec(ctx, r.sql.ring, uuidOf(s.id), hung.Job.ID, r.cfg.Lease.Seconds())
+	}
+	return ofCall, err
+}
+
 // order is a checked submission.
 type order struct {
 	id                    toolcall.ID
@@ -101,6 +124,7 @@ type order struct {
 	scope, queue          string
 	priority, maxAttempts int
 	runAt, deadline       time.Time
+	keep, within          time.Duration
 	call                  *toolcall.Call // whose record waits for the job, if there is one
 }
 
@@ -117,6 +141,7 @@ func (r *Runner) order(ctx context.Context, def *definition, args []byte, opts *
 	s := &order{
 		id: newID(), kind: def.kind, scope: opts.Scope, runAt: opts.RunAt, deadline: opts.Deadline,
 		queue: first(opts.Queue, def.opts.Queue), priority: first(opts.Priority, def.opts.Priority), maxAttempts: first(opts.MaxAttempts, def.opts.MaxAttempts),
+		keep: def.opts.Retention, within: def.opts.Within,
 	}
 	if call, ok := toolcall.FromContext(ctx); ok && !call.Over() {
 		if opts.Scope != "" && opts.Scope != call.Scope {
@@ -134,18 +159,24 @@ func (s *order) check() error {
 	switch {
 	case s.scope == "":
 		return fmt.Errorf("%w: outside a protected call, set SubmitOpts.Scope to say who may see the job", ErrScope)
-	case len(s.scope) > 255 || !utf8.ValidString(s.scope) || strings.ContainsRune(s.scope, 0):
+	case !validScope(s.scope):
 		return fmt.Errorf("%w of at most 255 bytes of valid UTF-8", ErrScope)
 	case !s.deadline.IsZero() && !s.deadline.After(time.Now()):
-		return fmt.Errorf("%w: the deadline %s is in the past", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the deadline %s is in the past; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
 	case !s.deadline.IsZero() && !s.deadline.After(s.runAt):
-		return fmt.Errorf("%w: the deadline %s is not after RunAt", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the deadline %s is not after RunAt; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
 	case s.runAt.After(time.Now().Add(longestKeep)) || s.deadline.After(time.Now().Add(2*longestKeep)):
-		return fmt.Errorf("%w: RunAt or Deadline is more than ten years away", ErrOptions)
+		return fmt.Errorf("%w: RunAt or Deadline is more than ten years away; give an earlier one", ErrOptions)
 	}
-	// The rest is checked like the definition's.
-	def := definition{kind: s.kind, opts: Options{Queue: s.queue, Priority: s.priority, MaxAttempts: s.maxAttempts}.withDefaults()}
-	return def.validate()
+	opts := Options{Queue: s.queue, Priority: s.priority, MaxAttempts: s.maxAttempts}.withDefaults()
+	if bad := opts.wrong(); bad != "" {
+		return fmt.Errorf("%w: SubmitOpts of a %q: %s", ErrOptions, s.kind, bad)
+	}
+	return nil
+}
+
+func validScope(scope string) bool {
+	return scope != "" && len(scope) <= 255 && utf8.ValidString(scope) && !strings.ContainsRune(scope, 0)
 }
 
 func (s *order) bell() *river.InsertOpts {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-const boots = 5
+const boots = 8
 
 // TestUp_D07_GoroutinesBootAtOnce: all wait for the lock, then one migrates.
 func TestUp_D07_GoroutinesBootAtOnce(t *testing.T) {
@@ -39,6 +39,7 @@ func TestUp_D07_GoroutinesBootAtOnce(t *testing.T) {
 		t.Errorf("%d files were applied by %d, want each once", n, boots)
 	}
 	wantVersion(t, newPool(t, cfg, nil), latest)
+	wantRiver(t, newPool(t, cfg, nil), "txonce_river")
 }
 
 // TestUp_D07_ProcessesBootAtOnce is the same with real processes.
@@ -64,6 +65,7 @@ func TestUp_D07_ProcessesBootAtOnce(t *testing.T) {
 		t.Errorf("%d files were applied by %d processes, want each once", n, boots)
 	}
 	wantVersion(t, newPool(t, cfg, nil), latest)
+	wantRiver(t, newPool(t, cfg, nil), "txonce_river")
 }
 
 // TestUp_D07_DownAndUpAtOnce: whoever comes first, nobody fails, and what is
@@ -71,15 +73,15 @@ func TestUp_D07_ProcessesBootAtOnce(t *testing.T) {
 func TestUp_D07_DownAndUpAtOnce(t *testing.T) {
 	t.Parallel()
 	cfg := newDB(t)
-	results := make(chan error, 4*boots)
-	for i := range 4 * boots {
+	results := make(chan error, 2*boots)
+	for i := range 2 * boots {
 		pool, run := newPool(t, cfg, one), Up
 		if i%2 == 1 {
 			run = Down
 		}
 		go func() { results <- run(t.Context(), pool, nil) }()
 	}
-	for range 4 * boots {
+	for range 2 * boots {
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
@@ -91,6 +93,11 @@ func TestUp_D07_DownAndUpAtOnce(t *testing.T) {
 	}
 	if exists := get[bool](t, pool, `select to_regclass('txonce.call') is not null`); exists != (current == latest) {
 		t.Errorf("version %d, table exists: %v", current, exists)
+	}
+	if current == latest {
+		wantRiver(t, pool, "txonce_river")
+	} else {
+		wantNoRiver(t, pool)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestUp_SchemaIsConfigurable(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), nil)
 	for _, schema := range []string{"", "_shop2", strings.Repeat("a", maxSchemaLen)} {
-		if err := Up(t.Context(), pool, &Config{Schema: schema}); err != nil {
+		if err := Up(t.Context(), pool, &Config{Schema: schema, NoRiver: true}); err != nil {
 			t.Fatalf("schema %q: %v", schema, err)
 		}
 	}
@@ -189,9 +189,9 @@ func TestUp_ErrDirty(t *testing.T) {
 	}
 }
 
-func texts(t *testing.T, pool *pgxpool.Pool, sql string) []string {
+func texts(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), sql)
+	rows, err := pool.Query(t.Context(), sql, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

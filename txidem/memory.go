@@ -64,6 +64,7 @@ type memoryStore struct {
 // memoryCall is a call that runs, or has ended with a record.
 type memoryCall struct {
 	ended     chan struct{} // closed when it does not run any more
+	scope     string        // whose it is
 	record    *record       // nil while it runs
 	expiresAt time.Time     // zero where it is held
 	tombstone bool          // it stays when it has expired
@@ -106,7 +107,7 @@ func (m *memoryStore) claim(id *identity) (mine, other *memoryCall) {
 	if id.policy.Quota > 0 && m.live(id.scope) >= id.policy.Quota {
 		return nil, nil
 	}
-	mine = &memoryCall{ended: make(chan struct{})}
+	mine = &memoryCall{ended: make(chan struct{}), scope: id.scope}
 	m.of[id.ID] = mine
 	return mine, nil
 }
@@ -227,6 +228,26 @@ func (m *memoryStore) status(ctx context.Context, id *identity) (toolcall.Status
 		return m.store.statusOf(ctx, id, nil, false)
 	}
 	return m.store.statusOf(ctx, id, call.record, call.record == nil)
+}
+
+// statuses is what Statuses says.
+func (m *memoryStore) statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	statuses := make([]toolcall.Status, len(asks))
+	for i, ask := range asks {
+		m.mu.Lock()
+		call := m.look(ask.ID)
+		var rec *record
+		running := call != nil && call.record == nil && call.scope == ask.Scope
+		if call != nil {
+			rec = call.record
+		}
+		m.mu.Unlock()
+		var err error
+		if statuses[i], err = m.store.statusByID(ctx, ask, rec, running); err != nil {
+			return nil, err
+		}
+	}
+	return statuses, nil
 }
 
 // remove forgets the records for which which is true.

@@ -20,6 +20,7 @@ type queries struct {
 	claimsBatch claims // the same where nobody waits for the answer
 	guard       string
 	read        string
+	readMany    string
 	forget      string
 	record      string
 	fail        string
@@ -60,6 +61,7 @@ func queriesFor(schema string) queries {
 		claimsBatch: newClaims("", in(sqlMustLock)),
 		guard:       sqlGuard,
 		read:        in(sqlRead),
+		readMany:    in(sqlReadMany),
 		forget:      in(sqlForget),
 		record:      in(sqlRecord),
 		fail:        in(sqlFail),
@@ -135,14 +137,22 @@ const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp(). Times
 // are microseconds and bytea is hex: in pgx's text modes the session's DateStyle and bytea_output would count.
 const sqlRead = `
-select scope, tool, key, fingerprint, canon, fields, state, attempt,
+select ` + sqlOfRead + `
+  from {schema}.call
+ where id = $1::uuid`
+
+const sqlOfRead = `scope, tool, key, fingerprint, canon, fields, state, attempt,
        case when octet_length(answer) <= $2::integer then answer end,
        coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0),
        coalesce(` + sqlExpiry + ` <= clock_timestamp(), false),
        leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
-       set_config('bytea_output', 'hex', true)
+       set_config('bytea_output', 'hex', true)`
+
+// sqlReadMany is sqlRead for those who ask for many.
+const sqlReadMany = `
+select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `
   from {schema}.call
- where id = $1::uuid`
+ where id = any($1::text[]::uuid[])`
 
 // sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
 // renewed without touching expires_at and its index: as long after it as the claim was to be kept in the beginning.
@@ -200,6 +210,18 @@ select exists (select from pg_locks
                   and classid = (($1::bigint >> 32) & 4294967295)::oid
                   and objid = ($1::bigint & 4294967295)::oid),
        pg_is_in_recovery(), current_setting('synchronous_standby_names') <> ''`
+
+// sqlRunningMany asks the same for many calls, in one read of the locks, and returns the locks that are held.
+const sqlRunningMany = `
+select distinct lock
+  from (select (classid::bigint << 32) | objid::bigint as lock
+          from pg_locks
+         where locktype = 'advisory' and granted and objsubid = 1
+           and database = (select oid from pg_database where datname = current_database())) held
+ where lock = any($1::bigint[])`
+
+// sqlStandby asks whether the server can know who is running.
+const sqlStandby = `select pg_is_in_recovery()`
 
 // sqlForgetScoped removes a record on request.
 const sqlForgetScoped = `

@@ -40,17 +40,22 @@ func readRecord(rows pgx.Rows) (*record, error) {
 		return nil, rows.Err()
 	}
 	r := &record{}
+	return r, r.scan(rows)
+}
+
+// scan reads a row of sqlRead. head is where to put what stands in front.
+func (r *record) scan(rows pgx.Rows, head ...any) error {
 	var finished, started int64
-	err := rows.Scan(&r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
-		&r.answer, &finished, &r.expired, &r.leased, &r.live, &started, nil)
+	err := rows.Scan(append(head, &r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
+		&r.answer, &finished, &r.expired, &r.leased, &r.live, &started, nil)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.epoch = strconv.FormatInt(started, 10)
 	if finished != 0 { // else it has not ended
 		r.finishedAt = time.UnixMicro(finished)
 	}
-	return r, nil
+	return nil
 }
 
 // readStored reads when a failure was stored, if it was.
@@ -95,12 +100,16 @@ func (r *record) recorded(id toolcall.ID) Recorded {
 // isOf checks that the record is the call's at all: it fails closed where the ids collide.
 func (r *record) isOf(id *identity) error {
 	if r.scope != id.scope || r.tool != id.tool || r.key != id.key {
-		return fmt.Errorf("%w: %s belongs to another scope, tool or key", ErrRecord, id.ID)
+		return errForeign(id.ID)
 	}
 	if r.state != stateSucceeded && r.state != stateFailed && !(r.leased && r.state == stateRunning) {
 		return fmt.Errorf("%w: it is %q; upgrade this process to the release that wrote it", ErrRecord, r.state)
 	}
 	return nil
+}
+
+func errForeign(id toolcall.ID) error {
+	return fmt.Errorf("%w: %s belongs to another scope, tool or key", ErrRecord, id)
 }
 
 // fits checks that the arguments are the same. Only then does anyone look at the record's state (K07).

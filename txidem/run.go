@@ -94,6 +94,7 @@ func (s *Store) run(ctx context.Context, req Request, w way) (outcome, error) {
 	start := time.Now()
 	event := Event{Decision: DecidedReleased, Way: w.name, Scope: req.Scope, Tool: req.Tool, Derived: req.Key == ""}
 	defer func() { // also where the handler ended the goroutine
+		s.changes.Notify()
 		event.Total = time.Since(start)
 		s.observe(ctx, event)
 	}()

@@ -93,6 +93,12 @@ func (s *Store) statusOf(ctx context.Context, id *identity, rec *record, running
 	if err := s.admit(ctx, id, rec); err != nil {
 		return toolcall.Status{}, err
 	}
+	return s.tell(ctx, id, rec)
+}
+
+// tell puts in words a record that may be told of.
+func (s *Store) tell(ctx context.Context, id *identity, rec *record) (toolcall.Status, error) {
+	status := toolcall.Status{ID: id.ID, Tool: id.tool}
 	switch {
 	case rec.state == stateRunning && rec.live:
 		status.State = toolcall.StateRunning

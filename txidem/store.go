@@ -2,6 +2,7 @@ package txidem
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type Store struct {
 	slow      slowTools
 	leases    leases
 	quotas    quotas
+	changes   toolcall.Changes
 	memory    *memoryStore // in place of all that, in unit tests
 	platform  atomic.Int32 // what is known of the server, a platform
 }
@@ -123,8 +125,13 @@ func (s *Store) PolicyFor(p *Policy) (Policy, error) {
 // lockKey is the id of the advisory lock that stands for the call while it runs: 62 bits of the call's hash and two of
 // the UUID's variant, mixed with the schema, for two schemas in one database share the locks. Two calls with one lock
 // key merely hear "in progress" of each other; the primary key decides.
-func (s *Store) lockKey(id *identity) int64 {
-	return int64(binary.BigEndian.Uint64(id.ID[8:]) ^ s.sql.lockSpace)
+func (s *Store) lockKey(id *identity) int64 { return s.lockFor(id.scope, id.ID) }
+
+// lockFor is the same for those who have an id and say whose it is. The scope is mixed in: who asks for the status of another
+// scope's call by its id looks for another lock, and finds nothing, as for a call that was never made.
+func (s *Store) lockFor(scope string, id toolcall.ID) int64 {
+	of := sha256.Sum256([]byte(scope))
+	return int64(binary.BigEndian.Uint64(id[8:]) ^ s.sql.lockSpace ^ binary.BigEndian.Uint64(of[:]))
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,45}$`)

@@ -1,0 +1,132 @@
+package txidem
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// Statuses says how far the calls have come that the asks name, by id and in their order, without making or delaying any:
+// it is what [Store.Status] says to those who know nothing but an id. A call that the asker's scope does not have, and one that
+// Config.Authorize does not let them see, looks like one that was never made. Records that have ended cost one round trip for
+// all of them; where some are missing, another one looks who is running, before it looks for the records again. A standby,
+// which cannot know who is running, gives ErrOutcomeUnknown then.
+func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	if s.memory != nil {
+		return s.memory.statuses(ctx, asks)
+	}
+	a := &inquiry{store: s, asks: asks, running: make(map[int64]bool)}
+	if err := a.read(ctx, &pgx.Batch{}); err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	if missing := a.missing(); len(missing) > 0 {
+		if err := a.look(ctx, missing); err != nil {
+			return nil, s.explain(ctx, err)
+		}
+	}
+	if len(a.records) > 0 && a.synchronous {
+		limited, cancel := context.WithTimeout(ctx, s.policy.CommitTimeout)
+		defer cancel()
+		if err := confirm(limited, s.pool); err != nil {
+			return nil, &OutcomeUnknownError{Err: err}
+		}
+	}
+	statuses := make([]toolcall.Status, len(asks))
+	for i, ask := range asks {
+		var err error
+		if statuses[i], err = s.statusByID(ctx, ask, a.records[ask.ID], a.running[s.lockFor(ask.Scope, ask.ID)]); err != nil {
+			return nil, err
+		}
+	}
+	return statuses, nil
+}
+
+var _ toolcall.Source = (*Store)(nil)
+
+// Changed returns a channel that is closed when a call ends in this process.
+func (s *Store) Changed() <-chan struct{} { return s.changes.Changed() }
+
+// inquiry is what was found about many calls.
+type inquiry struct {
+	store       *Store
+	asks        []toolcall.Ask
+	records     map[toolcall.ID]*record
+	running     map[int64]bool // by lock key
+	synchronous bool
+}
+
+// read reads the records of all the calls, behind what is on b.
+func (a *inquiry) read(ctx context.Context, b *pgx.Batch) error {
+	ids := make([]string, len(a.asks))
+	for i, ask := range a.asks {
+		ids[i] = ask.ID.String()
+	}
+	b.Queue(a.store.sql.readMany, ids, maxAnswer).Query(func(rows pgx.Rows) error {
+		a.records = make(map[toolcall.ID]*record)
+		for rows.Next() {
+			var id pgtype.UUID
+			r := &record{}
+			if err := r.scan(rows, &id, &a.synchronous); err != nil {
+				return err
+			}
+			a.records[id.Bytes] = r
+		}
+		return rows.Err()
+	})
+	return a.store.pool.SendBatch(ctx, b).Close()
+}
+
+// missing returns the locks of calls that have no record that the asker may know of.
+func (a *inquiry) missing() (locks []int64) {
+	for _, ask := range a.asks {
+		if rec := a.records[ask.ID]; rec == nil || rec.scope != ask.Scope || rec.expired {
+			locks = append(locks, a.store.lockFor(ask.Scope, ask.ID))
+		}
+	}
+	return locks
+}
+
+// look reads the locks first and the records second, as Status does: one read of the locks for all.
+func (a *inquiry) look(ctx context.Context, locks []int64) error {
+	var standby bool
+	b := &pgx.Batch{}
+	b.Queue("begin isolation level read committed read only")
+	b.Queue(sqlStandby).QueryRow(func(row pgx.Row) error { return row.Scan(&standby) })
+	b.Queue(sqlRunningMany, locks).Query(func(rows pgx.Rows) error {
+		var lock int64
+		_, err := pgx.ForEachRow(rows, []any{&lock}, func() error {
+			a.running[lock] = true
+			return nil
+		})
+		return err
+	})
+	err := a.read(ctx, b)
+	if err == nil && standby {
+		return &OutcomeUnknownError{Err: errStandby}
+	}
+	return err
+}
+
+// statusByID puts in words what was found about one of them.
+func (s *Store) statusByID(ctx context.Context, ask toolcall.Ask, rec *record, running bool) (toolcall.Status, error) {
+	id := &identity{ID: ask.ID, scope: ask.Scope, policy: s.policy}
+	nothing := toolcall.Status{ID: ask.ID, State: toolcall.StateNone}
+	if running {
+		nothing.State = toolcall.StateRunning
+	}
+	if rec == nil || rec.scope != ask.Scope || rec.expired && running {
+		return nothing, nil
+	}
+	if toolcall.NewID(rec.scope, rec.tool, rec.key) != ask.ID { // somebody edited the table
+		return toolcall.Status{}, errForeign(ask.ID)
+	}
+	id.tool, id.key = rec.tool, rec.key
+	if err := s.allow(ctx, ask.ID, rec); errors.Is(err, ErrNotAllowed) {
+		return nothing, nil
+	}
+	return s.tell(ctx, id, rec)
+}
