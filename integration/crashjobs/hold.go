@@ -11,6 +11,7 @@ import (
 // hold stops a process, as a machine does that is paused, until what has its job by then is another, or, where it has the job's row
 // in a transaction, for longer than a lease or for longer than Postgres lets it keep that.
 func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
+	begin := time.Now()
 	p.Signal(syscall.SIGSTOP)
 	defer p.Signal(syscall.SIGCONT)
 	defer p.Say(goOn) // it is in the pipe when the process runs on
@@ -26,7 +27,7 @@ func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
 			wait = commitTimeout + lease/2
 		}
 		if pause(ctx, wait) == nil {
-			t.returns(m, false)
+			t.returns(stale{mark: m})
 		}
 		return
 	}
@@ -37,13 +38,13 @@ func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
 	if !lost {
 		t.complain("a worker was stopped for %v at %s of job %s and nobody took the job over", lives.Patience, m.Point, m.Job)
 	}
-	t.returns(m, lost)
+	t.returns(stale{mark: m, late: lost, after: time.Since(begin)})
 }
 
-func (t *torturer) returns(m mark, late bool) {
+func (t *torturer) returns(s stale) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.history.stale = append(t.history.stale, stale{mark: m, late: late})
+	t.history.stale = append(t.history.stale, s)
 }
 
 // lost waits until an attempt has lost its job.

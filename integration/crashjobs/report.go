@@ -122,11 +122,12 @@ func (r *report) writeStory(w io.Writer) {
 	for _, state := range []string{"succeeded", "failed", "cancelled"} {
 		ended = append(ended, fmt.Sprintf("%s=%d", state, r.states[state]))
 	}
-	late, replayed := 0, 0
+	late, replayed, longest := 0, 0, time.Duration(0)
 	for _, s := range r.history.stale {
 		if s.late {
 			late++
 		}
+		longest = max(longest, s.after)
 	}
 	for _, t := range r.history.told {
 		if t.Replayed {
@@ -134,8 +135,8 @@ func (r *report) writeStory(w io.Writer) {
 		}
 	}
 	_, _ = fmt.Fprintf(w, "crash-jobs: doorbells and sessions: %s, and %d rescued by River\n", strings.Join(played, " "), r.rescued)
-	_, _ = fmt.Fprintf(w, "crash-jobs: jobs %s; answers=%d, replayed=%d; stopped workers that came back=%d, of which behind another attempt=%d\n",
-		strings.Join(ended, " "), len(r.history.told), replayed, len(r.history.stale), late)
+	_, _ = fmt.Fprintf(w, "crash-jobs: jobs %s; answers=%d, replayed=%d; stopped workers that came back=%d, of which behind another attempt=%d, after at most %.1f s\n",
+		strings.Join(ended, " "), len(r.history.told), replayed, len(r.history.stale), late, longest.Seconds())
 	_, _ = fmt.Fprintf(w, "crash-jobs: the last job ended %.1f s after the last kill; %d lives in %.0f s\n",
 		r.history.drained.Seconds(), r.history.lives, r.took.Seconds())
 }

@@ -51,7 +51,8 @@ type told struct {
 // stale is an attempt that was stopped and came back.
 type stale struct {
 	mark
-	late bool // it had lost its job by then
+	late  bool          // it had lost its job by then
+	after time.Duration // from the stop until then
 }
 
 // torturer runs the processes and remembers what they said.
