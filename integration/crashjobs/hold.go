@@ -8,6 +8,13 @@ import (
 	"github.com/txonce/txonce/integration/internal/lives"
 )
 
+// How long a worker stands still that has the job's row in a transaction: long enough for others to take the job over and to
+// commit it, were it not for that, and longer than Postgres lets it keep the row.
+const (
+	shortHold = 5 * lease / 2
+	longHold  = commitTimeout + lease/2
+)
+
 // hold stops a process, as a machine does that is paused, until what has its job by then is another, or, where it has the job's row
 // in a transaction, for longer than a lease or for longer than Postgres lets it keep that.
 func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
@@ -19,12 +26,9 @@ func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
 		t.complain("a worker was not where it was to be stopped: %+v", m)
 	}
 	if m.Point == stopEffect {
-		t.mu.Lock()
-		short := len(t.history.stale)%2 == 0
-		t.mu.Unlock()
-		wait := lease + lease/2
-		if !short {
-			wait = commitTimeout + lease/2
+		wait := shortHold
+		if t.odd() {
+			wait = longHold
 		}
 		if pause(ctx, wait) == nil {
 			t.returns(stale{mark: m})
@@ -39,6 +43,13 @@ func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
 		t.complain("a worker was stopped for %v at %s of job %s and nobody took the job over", lives.Patience, m.Point, m.Job)
 	}
 	t.returns(stale{mark: m, late: lost, after: time.Since(begin)})
+}
+
+// odd reports whether the number of workers that came back is.
+func (t *torturer) odd() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.history.stale)%2 == 1
 }
 
 func (t *torturer) returns(s stale) {

@@ -22,7 +22,7 @@ const jobKind = "crash_job"
 const (
 	lease         = time.Second
 	sweep         = 200 * time.Millisecond
-	commitTimeout = 3 * time.Second // also how long a stopped worker may keep the job's row
+	commitTimeout = 4 * time.Second // also how long a stopped worker may keep the job's row
 )
 
 // atATime is how many jobs a worker works at a time.
