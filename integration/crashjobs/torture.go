@@ -140,7 +140,6 @@ func (t *torturer) run(ctx context.Context) (b books, err error) {
 	serve.Wait()
 	if t.o.plant != completeTx { // whose dead are found by mischief only
 		stop()
-		play.Wait()
 	}
 	if ctx.Err() == nil {
 		err = t.drain(ctx)
