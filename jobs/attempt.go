@@ -31,11 +31,11 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	wake   chan<- struct{} // tells that there is something to write
 
-	mu     sync.Mutex
-	said   *toolcall.Progress // what the work reported last
-	unsaid bool               // and that it has not been written
-	under  context.Context    // of the user's function that is called
-	told   time.Time          // when that was seen to have ended
+	mu        sync.Mutex
+	said      *toolcall.Progress // what the work reported last
+	unsaid    bool               // and that it has not been written
+	under     context.Context    // of the user's function that is called
+	deafSince time.Time          // when that was seen to have ended
 }
 
 // duplicate is how long a doorbell is put off that rang for a job that another attempt has. Should that one die, the sweeper
