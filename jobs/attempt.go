@@ -31,9 +31,11 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	wake   chan<- struct{} // tells that there is something to write
 
-	mu     sync.Mutex
-	said   *toolcall.Progress // what the work reported last
-	unsaid bool               // and that it has not been written
+	mu        sync.Mutex
+	said      *toolcall.Progress // what the work reported last
+	unsaid    bool               // and that it has not been written
+	under     context.Context    // of the user's function that is called
+	deafSince time.Time          // when that was seen to have ended
 }
 
 // duplicate is how long a doorbell is put off that rang for a job that another attempt has. Should that one die, the sweeper
@@ -50,6 +52,9 @@ func (r *Runner) answer(ctx context.Context, def *definition, id toolcall.ID) er
 	attemptCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(causeOf(ctx)) })()
+	if ctx.Err() != nil { // at once, and not when a goroutine comes to it
+		cancel(causeOf(ctx))
+	}
 	a.cancel = cancel
 	r.beats.hold(a)
 	defer r.beats.drop(a)
@@ -95,6 +100,9 @@ func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*a
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
+	// From here on a runner that stops waits for the answer: an attempt that has begun unseen would count, and keep its job.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
 	defer release(ctx, conn)
 	switch err := conn.SendBatch(ctx, b).Close(); {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -158,6 +166,7 @@ func (r *Runner) perform(ctx context.Context, a *attempt) error {
 func (a *attempt) compute(ctx context.Context) (c commit, err error) {
 	call := a.call()
 	call.Finish(nil) // there is no transaction yet that statements could travel in
+	defer a.heeds(ctx)()
 	err = apart(func() (err error) {
 		c, err = a.def.run(toolcall.NewContext(ctx, call), a)
 		return err

@@ -72,7 +72,8 @@ func (a *attempt) report(fraction float64, message string) {
 
 // run beats until ctx ends. A beat that fails is tried again soon: the lease outlives three of them.
 func (bs *beats) run(ctx context.Context, wake <-chan struct{}) {
-	for bs.rest(ctx, wake, bs.interval()) {
+	bs.rest(ctx, wake, bs.interval())
+	for ctx.Err() == nil {
 		err := bs.runner.side.With(ctx, func(conn *pgx.Conn) error {
 			for {
 				if err := bs.beat(ctx, conn); err != nil {
@@ -114,13 +115,15 @@ func (bs *beats) beat(ctx context.Context, conn *pgx.Conn) error {
 	bs.mu.Lock()
 	running := make([]*attempt, 0, len(bs.live))
 	for _, a := range bs.live {
-		running = append(running, a)
+		if !a.deaf(bs.runner.cfg.Lease) {
+			running = append(running, a)
+		}
 	}
 	bs.mu.Unlock()
 	if len(running) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, bs.runner.cfg.Lease)
+	ctx, cancel := context.WithTimeout(ctx, bs.interval()) // a silent connection must not cost a lease
 	defer cancel()
 	told, err := bs.tell(ctx, conn, running)
 	if err != nil {
@@ -185,6 +188,31 @@ func (bs *beats) query(ctx context.Context, conn *pgx.Conn, args []any, read fun
 	b.Queue(bs.runner.sql.beat, args...).Query(read)
 	b.Queue("commit")
 	return conn.SendBatch(ctx, b).Close()
+}
+
+// heeds notes the context of the user's function that is called, until that has returned.
+func (a *attempt) heeds(ctx context.Context) (returned func()) {
+	note := func(ctx context.Context) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.under, a.deafSince = ctx, time.Time{}
+	}
+	note(ctx)
+	return func() { note(context.Background()) }
+}
+
+// deaf reports whether the user's function goes on although its context has ended that long ago. The attempt is as good as
+// dead then: its lease runs out, and somebody else has the job.
+func (a *attempt) deaf(since time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.under == nil || a.under.Err() == nil {
+		return false
+	}
+	if a.deafSince.IsZero() {
+		a.deafSince = time.Now()
+	}
+	return time.Since(a.deafSince) > since
 }
 
 // news is what has been reported and not been written.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 // bell is what River knows of a job: the id under which to look it up. Whoever rings it, and how often, the job is worked
 // once.
 type bell struct {
-	Job  toolcall.ID `json:"job"`
-	kind string
+	Job   toolcall.ID `json:"job"`
+	kind  string
+	later *laterError // why the attempt behind this ringing did not succeed
 }
 
 // Kind is what River calls it: the kind of the job, for those who watch the queue.
@@ -30,13 +32,27 @@ type ringer struct {
 }
 
 func (w ringer) Work(ctx context.Context, rung *river.Job[bell]) error {
-	return w.runner.answer(ctx, w.def, rung.Args.Job)
+	err := w.runner.answer(ctx, w.def, rung.Args.Job)
+	errors.As(err, &rung.Args.later)
+	return err
 }
 
-// NextRetry is when River rings again behind an attempt that failed.
+// NextRetry is when River rings again behind an attempt that failed. River's count of attempts is the doorbell's: a new one
+// begins anew.
 func (w ringer) NextRetry(rung *river.Job[bell]) time.Time {
+	if later := rung.Args.later; later != nil {
+		return time.Now().Add(later.pause)
+	}
 	return time.Now().Add(w.def.pause(rung.Attempt))
 }
+
+// laterError is why an attempt did not succeed, with the pause behind it.
+type laterError struct {
+	error
+	pause time.Duration
+}
+
+func (e *laterError) Unwrap() error { return e.error }
 
 // Timeout leaves the time of an attempt to us, and lets River clean up the rows of workers that were killed.
 func (w ringer) Timeout(*river.Job[bell]) time.Duration {

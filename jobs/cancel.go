@@ -23,7 +23,7 @@ func (r *Runner) Cancel(ctx context.Context, scope string, id toolcall.ID) (tool
 	case !isJob(id) || !validScope(scope):
 		return toolcall.Status{}, ErrNotFound
 	}
-	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.cancelTx(ctx, tx, client, scope, id) })
+	err := r.inTx(ctx, func(tx pgx.Tx) error { return r.cancelTx(ctx, tx, client, scope, id) })
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
 		return toolcall.Status{}, err

@@ -56,6 +56,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 	call, queued := a.call(), &pgx.Batch{}
 	guarded, watch := handlertx.New(conn.Conn(), tx, sent)
 	var answer []byte
+	returned := a.heeds(ctx)
 	err = apart(func() (err error) {
 		defer func() {
 			call.Finish(nil)
@@ -66,11 +67,12 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		}
 		return err
 	})
+	returned()
 	if err := left(ctx, conn, watch, err); err != nil {
 		return err
 	}
 	if len(answer) > a.def.opts.MaxAnswer {
-		return fmt.Errorf("%w (%w: %d bytes, the limit is %d)", Fail(CodeResultTooLarge, "The result of the job is too large to be kept."), ErrAnswerTooLarge, len(answer), a.def.opts.MaxAnswer)
+		return tooLarge(len(answer), a.def.opts.MaxAnswer)
 	}
 	return r.finish(ctx, conn, a, queued, answer)
 }
@@ -106,7 +108,7 @@ func (r *Runner) open(ctx context.Context, conn *pgxpool.Conn, a *attempt) (pgx.
 func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err error) error {
 	lost := conn.Conn().IsClosed()
 	switch {
-	case watch.Ended(), !lost && conn.Conn().PgConn().TxStatus() == 'I':
+	case watch.Ended(), !lost && conn.Conn().PgConn().TxStatus() == 'I', err != nil && another(ctx, conn):
 		return fmt.Errorf("%w (%w)", endedTx(), ErrEndedTx)
 	case hasCode(err, codeSerialization, codeDeadlock):
 		return &undoneError{err}
@@ -123,8 +125,24 @@ func left(ctx context.Context, conn *pgxpool.Conn, watch *handlertx.Watch, err e
 	return err
 }
 
+// another reports whether a commit function that returned an error had ended its transaction and begun another: what it
+// committed stays. Behind one that returned none, sqlDone finds out. One that is aborted cannot be asked.
+func another(ctx context.Context, conn *pgxpool.Conn) bool {
+	if conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() != 'T' {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, sqlGuard)
+	return hasCode(err, codeNoSetting, codeBadText)
+}
+
 func endedTx() error {
 	return Fail(CodeEndedTx, "The worker broke a rule; what the job has done has to be found out by hand.")
+}
+
+func tooLarge(size, limit int) error {
+	return fmt.Errorf("%w (%w: %d bytes, the limit is %d)", Fail(CodeResultTooLarge, "The result of the job is too large to be kept. Nothing was changed; submit a job that asks for less."), ErrAnswerTooLarge, size, limit)
 }
 
 // finish is the last round trip: what the commit function queued, the end of the job, the call's record, COMMIT.
@@ -153,8 +171,8 @@ func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *
 		return fmt.Errorf("%w (%w): %w", endedTx(), ErrEndedTx, errors.Join(err))
 	case hasCode(ours, codeNotOurs):
 		return ErrLeaseLost
-	case conn.Conn().IsClosed() || err == nil:
-		return r.resolve(ctx, a, errors.Join(err))
+	case conn.Conn().IsClosed() || err == nil || conn.Conn().PgConn().TxStatus() == 'I' && !errors.As(err, new(*pgconn.PgError)):
+		return r.resolve(ctx, a, errors.Join(err)) // in the last case it has ended, and the server did not say no
 	case hasCode(err, codeSerialization, codeDeadlock):
 		return &undoneError{err}
 	}

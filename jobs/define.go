@@ -97,7 +97,7 @@ func Define[In, Out any](name string, work func(ctx context.Context, job *Job[In
 	d.def.run = func(ctx context.Context, a *attempt) (commit, error) {
 		job := &Job[In]{ID: a.id, Scope: a.scope, Attempt: a.number, MaxAttempts: a.max, SubmittedAt: a.submittedAt, attempt: a}
 		if err := json.Unmarshal(a.args, &job.Args); err != nil {
-			return nil, fmt.Errorf("%w (%w)", Fail(CodeBadArgs, "The arguments of the job do not fit what its worker expects; submit it anew with arguments that do."), err)
+			return nil, fmt.Errorf("%w (%w)", Fail(CodeBadArgs, "The arguments of the job do not fit what its worker expects. Nothing was changed; submit it anew with arguments that do."), err)
 		}
 		c, err := work(ctx, job)
 		switch {
@@ -144,6 +144,9 @@ func (d *Definition[In, Out]) Result(status toolcall.Status) (Out, error) {
 type Registered interface{ registered() (*definition, error) }
 
 func (d *Definition[In, Out]) registered() (*definition, error) {
+	if d == nil {
+		return nil, errNilDefinition
+	}
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -201,28 +204,33 @@ func (d *definition) validate() error {
 	if !kindName.MatchString(d.kind) {
 		return fmt.Errorf("jobs: %q is no name for a kind of job; use 2 to 100 letters, digits and any of _-./:+, the first no sign", d.kind)
 	}
-	o, bad := d.opts, ""
+	if bad := d.opts.wrong(); bad != "" {
+		return fmt.Errorf("%w: Options of %q: %s", ErrOptions, d.kind, bad)
+	}
+	return nil
+}
+
+// wrong says what is wrong with the options, if anything.
+func (o *Options) wrong() string {
 	switch {
 	case !queueName.MatchString(o.Queue) || len(o.Queue) > 64:
-		bad = fmt.Sprintf("Queue is %q; use at most 64 lower-case letters and digits, with single _ or - between them", o.Queue)
+		return fmt.Sprintf("Queue is %q; use at most 64 lower-case letters and digits, with single _ or - between them", o.Queue)
 	case o.Priority < 1 || o.Priority > 4:
-		bad = fmt.Sprintf("Priority is %d; use 1, the most urgent, to 4", o.Priority)
+		return fmt.Sprintf("Priority is %d; use 1, the most urgent, to 4", o.Priority)
 	case o.MaxAttempts < 1 || o.MaxAttempts > 1000:
-		bad = fmt.Sprintf("MaxAttempts is %d; it must be between 1 and 1000", o.MaxAttempts)
+		return fmt.Sprintf("MaxAttempts is %d; it must be between 1 and 1000", o.MaxAttempts)
 	case o.Timeout < time.Millisecond || o.Timeout > longestAttempt:
-		bad = fmt.Sprintf("Timeout is %v; it must be between 1ms and %v", o.Timeout, longestAttempt)
+		return fmt.Sprintf("Timeout is %v; it must be between 1ms and %v", o.Timeout, longestAttempt)
 	case o.Within < 0 || o.Within > longestKeep:
-		bad = fmt.Sprintf("Within is %v; it must be between 0, for none, and %v", o.Within, longestKeep)
+		return fmt.Sprintf("Within is %v; it must be between 0, for none, and %v", o.Within, longestKeep)
 	case o.Retention < time.Millisecond || o.Retention > longestKeep:
-		bad = fmt.Sprintf("Retention is %v; it must be between 1ms and %v", o.Retention, longestKeep)
+		return fmt.Sprintf("Retention is %v; it must be between 1ms and %v", o.Retention, longestKeep)
 	case o.CommitTimeout < time.Millisecond || o.CommitTimeout > time.Hour:
-		bad = fmt.Sprintf("CommitTimeout is %v; it must be between 1ms and 1h", o.CommitTimeout)
+		return fmt.Sprintf("CommitTimeout is %v; it must be between 1ms and 1h", o.CommitTimeout)
 	case o.MaxAnswer < 1 || o.MaxAnswer > maxAnswer:
-		bad = fmt.Sprintf("MaxAnswer is %d; it must be between 1 and %d bytes", o.MaxAnswer, maxAnswer)
-	default:
-		return nil
+		return fmt.Sprintf("MaxAnswer is %d; it must be between 1 and %d bytes", o.MaxAnswer, maxAnswer)
 	}
-	return fmt.Errorf("%w: Options of %q: %s", ErrOptions, d.kind, bad)
+	return ""
 }
 
 // pause is what Backoff says, kept to what makes sense.

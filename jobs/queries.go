@@ -129,6 +129,9 @@ select state = 'running' and (attempt = $2::uuid) is true, cancel_at is not null
 
 const sqlRestore = `select set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
 
+// sqlGuard fails when this is not the transaction that sqlOpen prepared.
+const sqlGuard = `select current_setting('txonce.attempt')::uuid`
+
 // sqlDone ends the job with its result. Reading the token from the transaction's own setting makes it fail when the commit
 // function ended the transaction behind our back. It raises where it finds no such job: COMMIT is in the same round trip.
 const sqlDone = `
@@ -142,24 +145,26 @@ with done as (
 select coalesce((select it from done), {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
 
 // sqlLet lets the record of the call that submitted the job go, when this was the last job of the call: it is kept as long as
-// after any other call.
+// after any other call. A job of an earlier record of the same call, which was forgotten, does not count.
 const sqlLet = `
 update {schema}.call c
    set expires_at = clock_timestamp() + j.call_keep
   from {schema}.job j
  where j.id = $1::uuid and j.finished_at is not null and c.id = j.call and c.expires_at is null and c.finished_at is not null
    and (j.call_attempt is null or c.attempt = j.call_attempt)
-   and not exists (select from {schema}.job other where other.call = j.call and other.finished_at is null)`
+   and not exists (select from {schema}.job other
+                    where other.call = j.call and other.finished_at is null
+                      and (other.call_attempt is null or other.call_attempt = c.attempt))`
 
 // sqlSettled reads the job once no transaction that has its row is open any more.
 const sqlSettled = `select state, attempt from {schema}.job where id = $1::uuid for update`
 
-// sqlRetry ends an attempt that is not the last one.
+// sqlRetry ends an attempt that is not the last one. The sweeper looks at once at a job that was to be cancelled.
 const sqlRetry = `
 update {schema}.job
    set state = 'queued', lease_until = null, attempts = attempts - $3::integer, last_error = $4::text,
        run_at = clock_timestamp() + make_interval(secs => $5::double precision),
-       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline),
+       check_at = least(clock_timestamp() + make_interval(secs => $5::double precision + $6::double precision), deadline, cancel_at),
        progress = null, message = '', progress_at = null
  where id = $1::uuid and attempt = $2::uuid and state = 'running'`
 
@@ -208,7 +213,8 @@ select id, kind, queue, priority, attempts, max_attempts, coalesce(bell, 0), can
        (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
        (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
        (extract(epoch from greatest(clock_timestamp() - run_at, interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0), set_config('lock_timeout', '5000', true)
+       coalesce((extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from clock_timestamp()) * 1000000)::bigint, set_config('lock_timeout', '5000', true)
   from {schema}.job`
 
 // sqlDue takes jobs that are to be looked at. Those that run come in an order of their own: a long queue must not delay them.
@@ -258,11 +264,14 @@ delete from {schema}.job
 // the jobs; where those are gone, it is a day.
 const sqlOrphans = `
 update {schema}.call c
-   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j where j.call = c.id), interval '1 day')
+   set expires_at = clock_timestamp() + coalesce((select max(j.call_keep) from {schema}.job j
+                                                   where j.call = c.id and (j.call_attempt is null or j.call_attempt = c.attempt)), interval '1 day')
  where c.id = any(array(select o.id
                           from {schema}.call o
                          where o.expires_at is null and o.finished_at is not null and (not o.tombstone or octet_length(o.answer) > 0)
-                           and not exists (select from {schema}.job j where j.call = o.id and j.finished_at is null)
+                           and not exists (select from {schema}.job j
+                                            where j.call = o.id and j.finished_at is null
+                                              and (j.call_attempt is null or j.call_attempt = o.attempt))
                          limit $1::integer
                            for update skip locked))
    and c.expires_at is null`

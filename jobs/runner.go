@@ -92,6 +92,7 @@ func New(pool *pgxpool.Pool, cfg *Config, definitions ...Registered) (*Runner, e
 	}
 	r := &Runner{pool: pool, cfg: c, sql: queriesFor(c.Schema), log: c.Logger, kinds: make(map[string]*definition), side: sideconn.New(pool, 2)}
 	r.beats.runner = r
+	r.side.Patience = func() time.Duration { return max(r.cfg.Lease/4, time.Second) } // a lease can be renewed later, but not much later
 	for _, registered := range definitions {
 		if err := r.register(registered); err != nil {
 			return nil, err
@@ -100,9 +101,11 @@ func New(pool *pgxpool.Pool, cfg *Config, definitions ...Registered) (*Runner, e
 	return r, r.connect()
 }
 
+var errNilDefinition = errors.New("jobs: New was given a nil definition; make it with jobs.Define before New is called")
+
 func (r *Runner) register(registered Registered) error {
 	if registered == nil {
-		return errors.New("jobs: New was given a nil definition")
+		return errNilDefinition
 	}
 	def, err := registered.registered()
 	if err != nil {
@@ -142,10 +145,17 @@ func (r *Runner) Start(ctx context.Context) error {
 		return errors.New("jobs: the runner is started already")
 	case client == nil:
 		return ErrNoClient
+	case r.own && len(r.cfg.Queues) == 0:
+		return errors.New("jobs: the runner has no queues to work; name some in Config.Queues, or do not start a runner that only submits")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if r.own {
-		if err := client.Start(background); err != nil {
+		inTime := context.AfterFunc(ctx, stop) // River starts for as long as its context lasts, and goes on in it
+		err := client.Start(background)
+		if !inTime() && err == nil {
+			err = errors.Join(ctx.Err(), client.StopAndCancel(context.WithoutCancel(ctx)))
+		}
+		if err != nil {
 			stop()
 			return explain(ctx, err)
 		}

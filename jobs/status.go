@@ -40,7 +40,7 @@ func (r *Runner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.
 	}
 	if len(over) > 0 {
 		for _, id := range over {
-			if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, id) }); err != nil {
+			if err := r.inTx(ctx, func(tx pgx.Tx) error { return r.lookAt(ctx, tx, id) }); err != nil {
 				return nil, explain(ctx, err)
 			}
 		}
@@ -160,12 +160,15 @@ func (r *Runner) overUnseen(ctx context.Context, found map[toolcall.Ask]*reading
 	if len(bells) == 0 {
 		return over, nil
 	}
-	list, err := client.JobList(ctx, river.NewJobListParams().IDs(bells...).States(rivertype.JobStateCancelled).First(min(len(bells), mostListed)))
+	states := []rivertype.JobState{rivertype.JobStateCancelled, rivertype.JobStateRunning}
+	list, err := client.JobList(ctx, river.NewJobListParams().IDs(bells...).States(states...).First(min(len(bells), mostListed)))
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
 	for _, row := range list.Jobs {
-		over = append(over, byBell[row.ID])
+		if cancelledThere(row) {
+			over = append(over, byBell[row.ID])
+		}
 	}
 	return over, nil
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,7 +50,7 @@ type SubmitOpts struct {
 // protected call, with that handler's tx, it commits together with the call's record: the call answers with the handle at
 // once, and so does each retry of it, for as long as the job runs and the call's retention after that. In any other
 // transaction SubmitOpts.Scope is mandatory, and the caller sees to it that one intent submits once. It costs two round
-// trips. opts may be nil.
+// trips, and a third where River notifies workers: at most once per queue in 100 ms. opts may be nil.
 //
 // The errors are ErrScope, ErrArgs, ErrOptions, ErrUnknownKind, ErrOtherTx, ErrNoClient, and those of the database. With any
 // of them, roll tx back.
@@ -57,9 +58,12 @@ func (d *Definition[In, Out]) SubmitTx(ctx context.Context, tx pgx.Tx, r *Runner
 	if d.err != nil {
 		return Handle{}, d.err
 	}
-	raw, err := encode(in)
+	if r == nil || tx == nil {
+		return Handle{}, errors.New("jobs: SubmitTx needs a runner and a transaction; make one with jobs.New, and pass on the handler's tx")
+	}
+	raw, err := json.Marshal(in)
 	if err != nil {
-		return Handle{}, fmt.Errorf("%w: they cannot be encoded: %w", ErrArgs, errors.Unwrap(err))
+		return Handle{}, fmt.Errorf("%w: give the definition a type that can be encoded as JSON: %w", ErrArgs, err)
 	}
 	return r.submit(ctx, tx, d.def, raw, opts)
 }
@@ -137,15 +141,17 @@ func (s *order) check() error {
 	case !validScope(s.scope):
 		return fmt.Errorf("%w of at most 255 bytes of valid UTF-8", ErrScope)
 	case !s.deadline.IsZero() && !s.deadline.After(time.Now()):
-		return fmt.Errorf("%w: the deadline %s is in the past", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the deadline %s is in the past; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
 	case !s.deadline.IsZero() && !s.deadline.After(s.runAt):
-		return fmt.Errorf("%w: the deadline %s is not after RunAt", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the deadline %s is not after RunAt; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
 	case s.runAt.After(time.Now().Add(longestKeep)) || s.deadline.After(time.Now().Add(2*longestKeep)):
-		return fmt.Errorf("%w: RunAt or Deadline is more than ten years away", ErrOptions)
+		return fmt.Errorf("%w: RunAt or Deadline is more than ten years away; give an earlier one", ErrOptions)
 	}
-	// The rest is checked like the definition's.
-	def := definition{kind: s.kind, opts: Options{Queue: s.queue, Priority: s.priority, MaxAttempts: s.maxAttempts}.withDefaults()}
-	return def.validate()
+	opts := Options{Queue: s.queue, Priority: s.priority, MaxAttempts: s.maxAttempts}.withDefaults()
+	if bad := opts.wrong(); bad != "" {
+		return fmt.Errorf("%w: SubmitOpts of a %q: %s", ErrOptions, s.kind, bad)
+	}
+	return nil
 }
 
 func validScope(scope string) bool {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -22,6 +23,7 @@ type dueJob struct {
 	bell                     int64
 	cancelled, live, overdue bool
 	waitUS, lateUS, leaseUS  int64 // until the next attempt is due, since then, until the lease ends
+	nowUS                    int64 // by the clock of the database
 }
 
 const (
@@ -58,11 +60,16 @@ func (r *Runner) sweepAlways(ctx context.Context) {
 // the same time.
 func (r *Runner) sweep(ctx context.Context) error {
 	for _, state := range [...]toolcall.State{toolcall.StateRunning, toolcall.StateQueued} {
-		if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.lookAfter(ctx, tx, state) }); err != nil {
+		if err := r.inTx(ctx, func(tx pgx.Tx) error { return r.lookAfter(ctx, tx, state) }); err != nil {
 			return explain(ctx, err)
 		}
 	}
 	return nil
+}
+
+// inTx calls fn in a transaction in which to wait for a row is no error, whatever the default isolation is.
+func (r *Runner) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
 }
 
 func (r *Runner) lookAfter(ctx context.Context, tx pgx.Tx, state toolcall.State) error {
@@ -112,7 +119,7 @@ func (r *Runner) due(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([
 		j := &dueJob{}
 		var id [16]byte
 		err := row.Scan(&id, &j.kind, &j.queue, &j.priority, &j.attempts, &j.maxAttempts, &j.bell, &j.cancelled, &j.live, &j.overdue,
-			&j.waitUS, &j.lateUS, &j.leaseUS, nil)
+			&j.waitUS, &j.lateUS, &j.leaseUS, &j.nowUS, nil)
 		j.id = id
 		return j, err
 	})
@@ -158,7 +165,7 @@ func (r *Runner) settle(ctx context.Context, b *pgx.Batch, j *dueJob, hung *rive
 		later(time.Duration(j.leaseUS)*time.Microsecond, false)
 	case j.cancelled:
 		end(toolcall.StateCancelled, nil, "it was cancelled, and its worker is gone")
-	case hung != nil && hung.State == rivertype.JobStateCancelled:
+	case hung != nil && cancelledThere(hung):
 		end(toolcall.StateCancelled, nil, "its doorbell was cancelled in the queue")
 	case j.overdue:
 		end(toolcall.StateFailed, overdue(), "its deadline has passed")
@@ -166,26 +173,46 @@ func (r *Runner) settle(ctx context.Context, b *pgx.Batch, j *dueJob, hung *rive
 		end(toolcall.StateFailed, exhausted(j.attempts), "the worker of its last attempt is gone")
 	case j.waitUS > 0:
 		later(time.Duration(j.waitUS)*time.Microsecond+r.cfg.Lease, true)
-	case hung != nil && r.hangs(hung):
-		later(min(max(late/2, r.cfg.Lease), longestCheck), true)
 	default:
-		return false
+		again := r.hangs(hung, late, timeOf(j.nowUS))
+		if again == 0 {
+			return false
+		}
+		later(again, true)
 	}
 	return true
 }
 
-// hangs reports whether somebody will still hear of the job by this doorbell, soon.
-func (r *Runner) hangs(hung *rivertype.JobRow) bool {
-	now := time.Now() // River's times are its clients'; a doorbell too many does no harm
-	switch hung.State {
-	case rivertype.JobStateAvailable, rivertype.JobStatePending:
-		return true
-	case rivertype.JobStateScheduled, rivertype.JobStateRetryable: // unless nobody leads the queue, who would move it on
-		return hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless))
-	case rivertype.JobStateRunning: // the worker is about to begin, or gone
-		return hung.AttemptedAt != nil && hung.AttemptedAt.After(now.Add(-r.cfg.Lease))
+// cancelledThere reports whether the doorbell was cancelled. Of one that is being answered that is a wish, and where the
+// worker is gone nobody is left to grant it.
+func cancelledThere(hung *rivertype.JobRow) bool {
+	if hung.State != rivertype.JobStateRunning {
+		return hung.State == rivertype.JobStateCancelled
 	}
-	return false
+	var wish struct {
+		At string `json:"cancel_attempted_at"`
+	}
+	return json.Unmarshal(hung.Metadata, &wish) == nil && wish.At != ""
+}
+
+// hangs says when to look again at a job of which somebody will still hear by this doorbell, soon: 0 where nobody will. What
+// River notes by its clients' clocks may be off; a doorbell too many does no harm.
+func (r *Runner) hangs(hung *rivertype.JobRow, late time.Duration, now time.Time) time.Duration {
+	again := min(max(late/2, r.cfg.Lease), longestCheck)
+	switch {
+	case hung == nil:
+		return 0
+	case hung.State == rivertype.JobStateAvailable, hung.State == rivertype.JobStatePending:
+		return again
+	case hung.State == rivertype.JobStateScheduled, hung.State == rivertype.JobStateRetryable:
+		soon := hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless)) // unless nobody leads the queue
+		if soon {
+			return again
+		}
+	case hung.State == rivertype.JobStateRunning && hung.AttemptedAt != nil: // the worker is about to begin, or gone
+		return max(hung.AttemptedAt.Add(r.cfg.Lease).Sub(now), 0) // by the clock of the database
+	}
+	return 0
 }
 
 // tidy removes jobs whose retention is over, and lets records go that wait for jobs that are gone.

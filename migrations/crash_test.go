@@ -101,19 +101,25 @@ func TestDown_FileFails(t *testing.T) {
 // middle starts an Up that hangs in its second file, and returns when it is there.
 func middle(t *testing.T, ctx context.Context, cfg *pgxpool.Config) (result <-chan error) {
 	t.Helper()
+	return inMiddle(t, cfg, func(pool *pgxpool.Pool) error { return up(ctx, pool, nil, firstAnd(inTheMiddle)) })
+}
+
+// inMiddle starts run and returns when the server says that it is in the middle.
+func inMiddle(t *testing.T, cfg *pgxpool.Config, run func(*pgxpool.Pool) error) (result <-chan error) {
+	t.Helper()
 	there, done := make(chan struct{}, 1), make(chan error, 1)
 	pool := newPool(t, cfg, func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.ConnConfig.RuntimeParams["application_name"] = c.ConnConfig.Database + "_middle"
 		c.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) { there <- struct{}{} }
 	})
-	go func() { done <- up(ctx, pool, nil, firstAnd(inTheMiddle)) }()
+	go func() { done <- run(pool) }()
 	select {
 	case <-there:
 	case err := <-done:
-		t.Fatalf("Up ended early: %v", err)
+		t.Fatalf("it ended early: %v", err)
 	case <-time.After(patience):
-		t.Fatal("Up did not get into the second file")
+		t.Fatal("it did not get into the middle")
 	}
 	return done
 }

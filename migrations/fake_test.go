@@ -137,3 +137,38 @@ func relay(server *pgproto3.Frontend, client *pgproto3.Backend) bool {
 		}
 	}
 }
+
+// sharing passes statements on as a pooler in transaction mode does that has one
+// server connection for all its clients.
+func sharing(t *testing.T, cfg *pgx.ConnConfig) *net.TCPAddr {
+	t.Helper()
+	direct, err := pgconn.ConnectConfig(t.Context(), &cfg.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := direct.Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Conn.Close() })
+	var busy sync.Mutex
+	return listen(t, func(conn net.Conn) {
+		b, ok := greet(conn, server.ParameterStatuses)
+		for mine := false; ok; {
+			msg, err := b.Receive()
+			if _, end := msg.(*pgproto3.Terminate); err != nil || end {
+				return
+			}
+			if !mine {
+				busy.Lock()
+				mine = true
+			}
+			server.Frontend.Send(msg)
+			switch msg.(type) {
+			case *pgproto3.Query, *pgproto3.Sync:
+				ok, mine = relay(server.Frontend, b), false
+				busy.Unlock()
+			}
+		}
+	})
+}

@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// documentedGrants returns the grants of the package documentation, for role.
-func documentedGrants(t *testing.T, role string) []string {
+// documentedGrants returns the grants of the package documentation to one of the
+// roles in it, for role.
+func documentedGrants(t *testing.T, to, role string) []string {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -21,12 +22,12 @@ func documentedGrants(t *testing.T, role string) []string {
 	var grants []string
 	for line := range strings.Lines(string(doc)) {
 		sql, isGrant := strings.CutPrefix(strings.TrimSpace(line), "//\tgrant ")
-		if sql, toApp := strings.CutSuffix(sql, " to app;"); isGrant && toApp {
+		if sql, theirs := strings.CutSuffix(sql, " to "+to+";"); isGrant && theirs {
 			grants = append(grants, "grant "+sql+" to "+role)
 		}
 	}
-	if len(grants) != 4 {
-		t.Fatalf("the package documentation has %d grants, want 4", len(grants))
+	if want := map[string]int{"app": 6, "worker": 4}[to]; len(grants) != want {
+		t.Fatalf("the package documentation has %d grants to %s, want %d", len(grants), to, want)
 	}
 	return grants
 }
@@ -39,7 +40,7 @@ func TestGrants_D08_AreEnough(t *testing.T) {
 	if err := Up(t.Context(), owner, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range documentedGrants(t, role) {
+	for _, sql := range documentedGrants(t, "app", role) {
 		mustExec(t, owner, sql)
 	}
 	mustExec(t, app, insertCall, 32, "succeeded")
@@ -58,6 +59,7 @@ func TestGrants_D08_AreEnough(t *testing.T) {
 	for _, sql := range []string{
 		`update txonce.call set id = gen_random_uuid()`, `truncate txonce.call`, `drop table txonce.call`,
 		`create table txonce.mine (n int)`, `update txonce.schema_migrations set version = 2`,
+		`create table txonce_river.mine (n int)`, `delete from txonce_river.river_migration`, `select from txonce_river.river_job`, `select from txonce.job`,
 	} {
 		_, err := app.Exec(t.Context(), sql)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "42501" {
@@ -83,7 +85,7 @@ func TestGrants_D08_MissingOnesAreNamed(t *testing.T) {
 	}
 	wantRemedy("Up without a grant", Up(t.Context(), app, nil))
 	wantRemedy("Version without a grant", justErr(Version(t.Context(), app, nil)))
-	for _, sql := range documentedGrants(t, role) {
+	for _, sql := range documentedGrants(t, "app", role) {
 		mustExec(t, owner, sql)
 	}
 	wantRemedy("Down", Down(t.Context(), app, nil))
@@ -92,20 +94,25 @@ func TestGrants_D08_MissingOnesAreNamed(t *testing.T) {
 	wantVersion(t, owner, latest)
 }
 
-// TestUp_D08_SchemaMadeByTheDBA: a role that owns the schema but may not create
-// schemas can migrate.
+// TestUp_D08_SchemaMadeByTheDBA: a role that owns the schemas but may not create
+// any can migrate.
 func TestUp_D08_SchemaMadeByTheDBA(t *testing.T) {
 	t.Parallel()
 	role := newRole(t)
 	cfg := newDB(t)
 	dba, app := newPool(t, cfg, nil), newPool(t, cfg, as(role))
 	mustExec(t, dba, `create schema txonce authorization `+role)
+	if err := Up(t.Context(), app, nil); err == nil || !strings.Contains(err.Error(), `"txonce_river"`) || !strings.Contains(err.Error(), "run Up once with a role") {
+		t.Errorf("Up without River's schema: %v", err)
+	}
+	mustExec(t, dba, `create schema txonce_river; grant usage, create on schema txonce_river to `+role)
 	if err := Up(t.Context(), app, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantVersion(t, app, latest)
+	wantRiver(t, app, "txonce_river")
 	if err := Down(t.Context(), app, nil); err != nil {
 		t.Fatal(err)
 	}
-	mustExec(t, dba, `drop schema txonce`) // empty, and still there
+	mustExec(t, dba, `drop schema txonce; drop schema txonce_river`) // empty, and still there
 }

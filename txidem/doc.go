@@ -88,5 +88,6 @@
 //   - Behind pgbouncer in transaction mode, pgx needs QueryExecModeCacheDescribe, QueryExecModeExec or
 //     QueryExecModeSimpleProtocol.
 //
-// The package knows no protocol. It may import toolcall, internal/canonjson, internal/idemkey, internal/sqltext and pgx.
+// The package knows no protocol. It may import toolcall, internal/canonjson, internal/handlertx, internal/idemkey,
+// internal/sideconn, internal/sqltext and pgx.
 package txidem

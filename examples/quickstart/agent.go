@@ -121,7 +121,7 @@ func (a *agent) send(ctx context.Context, session *mcp.ClientSession, in *intent
 	if err != nil {
 		return got, false, err
 	}
-	a.journal.change(name, func(e *entry) { e.heard, e.got, e.rows = heard, got, rows })
+	a.journal.change(name, func(e *entry) { e.tool, e.heard, e.got, e.rows = in.tool, heard, got, rows })
 	return got, errors.Is(callErr, mcp.ErrConnectionClosed), nil
 }
 

@@ -26,6 +26,10 @@ func TestReadAnswer(t *testing.T) {
 		"running":      {isError: true, text: "…", structured: `{"status":"in_progress","retry_after_seconds":2,"repeat_same_call":true}`, want: answer{kind: running, text: "…", status: "in_progress", wait: 2 * time.Second}},
 		"not done":     {isError: true, text: "…", structured: `{"status":"not_done","repeat_same_call":true}`, want: answer{kind: again, text: "…", status: "not_done"}},
 		"key reused":   {isError: true, text: "…", structured: `{"status":"key_reused","repeat_same_call":false}`, want: answer{kind: refused, text: "…", status: "key_reused"}},
+		"job":          {text: "{}", structured: `{"job_id":"j","state":"queued"}`, replayed: true, want: answer{kind: accepted, text: "{}", replayed: true, job: "j", state: "queued"}},
+		"job at work":  {text: "{}", structured: `{"job_id":"j","state":"running","progress":"page 2 of 5"}`, want: answer{kind: accepted, text: "{}", job: "j", state: "running, page 2 of 5"}},
+		"job done":     {text: "{}", structured: `{"job_id":"j","state":"succeeded"}`, want: answer{kind: done, text: "{}", job: "j", state: "succeeded"}},
+		"job failed":   {text: "{}", structured: `{"job_id":"j","state":"cancelled"}`, want: answer{kind: failed, text: "{}", job: "j", state: "cancelled"}},
 		"plain failed": {isError: true, text: "no_subject: a ticket needs one", want: answer{kind: failed, text: "no_subject"}},
 		"plain error":  {isError: true, text: "it did not work", want: answer{kind: again, text: "it did not work"}},
 	} {

@@ -21,7 +21,8 @@ func (db *database) effects(ctx context.Context) (map[string]int, error) {
 	rows, err := db.Query(ctx, `
 select order_id, count(*) from refunds group by 1 union all
 select customer, count(*) from tickets group by 1 union all
-select account,  count(*) from ledger  group by 1`)
+select account,  count(*) from ledger  group by 1 union all
+select account,  count(*) from statements group by 1`)
 	if err != nil {
 		return nil, fmt.Errorf("count the effects: %w", err)
 	}
@@ -36,6 +37,15 @@ select account,  count(*) from ledger  group by 1`)
 		counted[subject] = n
 	}
 	return counted, rows.Err()
+}
+
+// jobs counts the jobs that were submitted, and those of them that have not ended.
+func (db *database) jobs(ctx context.Context, where place) (all, open int, err error) {
+	sql := fmt.Sprintf("select count(*), count(*) filter (where %s is null) from %s", where.column, where.table)
+	if err := db.QueryRow(ctx, sql).Scan(&all, &open); err != nil {
+		return 0, 0, fmt.Errorf("count the jobs: %w", err)
+	}
+	return all, open, nil
 }
 
 // figures is what came of a tool, or of all.
@@ -73,23 +83,21 @@ func (f *figures) add(g figures) {
 // tally counts per tool, from the journal, from what the agent was told, and from the rows in the database.
 func tally(entries []*entry, errands []*errand, rows map[string]int) map[string]*figures {
 	of := make(map[string]*figures)
-	for _, tool := range tools() {
+	for _, tool := range append(tools(), toolStatus) {
 		of[tool] = &figures{}
 	}
-	toolOf := make(map[int]string)
 	for _, e := range errands {
-		toolOf[e.intent.number] = e.intent.tool
 		of[e.intent.tool].add(e.figures(rows[e.intent.subject]))
 	}
 	for _, e := range entries {
-		of[toolOf[e.name.intent]].add(e.figures())
+		of[e.tool].add(e.figures())
 	}
 	return of
 }
 
 func (e *errand) figures(rows int) figures {
 	f := figures{intents: 1, effects: rows, duplicates: max(0, rows-1), differing: e.differing}
-	switch e.told {
+	switch e.outcome() {
 	case done:
 		f.done = 1
 		if rows == 0 {

@@ -12,11 +12,14 @@ import (
 	"github.com/txonce/txonce/txidem"
 )
 
-// schemas are the two Postgres schemas that the program uses. It touches nothing outside them.
+// schemas are the Postgres schemas that the program uses. It touches nothing outside them.
 type schemas struct {
 	app    string // the tables of the application
 	txonce string // the records of txonce
 }
+
+// river is the schema of the job queue, by its default name.
+func (s schemas) river() string { return s.txonce + "_river" }
 
 // database is a pool whose connections see the application's schema, as its queries name no schema.
 type database struct {
@@ -66,8 +69,8 @@ func (db *database) store() (*txidem.Store, error) {
 
 // drop removes the schemas and all that is in them. It is for schemas that this process made up.
 func (db *database) drop(ctx context.Context) error {
-	return db.script(ctx, fmt.Sprintf(sqlDrop,
-		pgx.Identifier{db.schemas.app}.Sanitize(), pgx.Identifier{db.schemas.txonce}.Sanitize()))
+	return db.script(ctx, fmt.Sprintf(sqlDrop, pgx.Identifier{db.schemas.app}.Sanitize(),
+		pgx.Identifier{db.schemas.txonce}.Sanitize(), pgx.Identifier{db.schemas.river()}.Sanitize()))
 }
 
 // script runs statements in one transaction.
@@ -106,10 +109,20 @@ create table if not exists ledger (
 	created_at timestamptz not null default now()
 );
 create index if not exists ledger_account on ledger (account);
+
+create table if not exists statements (
+	id         bigint generated always as identity primary key,
+	account    text not null,
+	month      text not null,
+	pages      int not null,
+	balance    bigint not null,
+	created_at timestamptz not null default now()
+);
 `
 
 const sqlDrop = `
 set local lock_timeout = '2s';
+drop schema if exists %s cascade;
 drop schema if exists %s cascade;
 drop schema if exists %s cascade;
 `

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -64,18 +65,22 @@ type show struct {
 }
 
 // perform puts server, network and agent together, lets the agent work, and counts.
-func (s *show) perform(ctx context.Context) (*report, error) {
+func (s *show) perform(ctx context.Context) (_ *report, err error) {
 	intents := newPlan(s.options.seed)
 	if err := s.db.arrange(ctx, intents); err != nil {
 		return nil, err
 	}
-	server, err := billing(s.options, s.db, mcpidem.ScopeFromToken, slog.New(slog.DiscardHandler))
+	shop, err := openShop(ctx, s.options, s.db, mcpidem.ScopeFromToken, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	server.AddReceivingMiddleware(s.journal.watch)
-	work, err := s.traffic(ctx, server, intents)
+	defer func() { err = errors.Join(err, shop.close(ctx)) }()
+	shop.server.AddReceivingMiddleware(s.journal.watch)
+	work, err := s.traffic(ctx, shop.server, intents)
 	if err != nil {
+		return nil, err
+	}
+	if work.jobs, err = s.awaitJobs(ctx, shop); err != nil {
 		return nil, err
 	}
 	rows, err := s.db.effects(ctx)
@@ -109,6 +114,21 @@ func (s *show) traffic(ctx context.Context, server *mcp.Server, intents []*inten
 		w.reused, err = a.reuseKey(ctx, w.errands)
 	}
 	return w, err
+}
+
+// awaitJobs waits for the jobs that nobody has asked for until they ended, and returns how many there were.
+func (s *show) awaitJobs(ctx context.Context, shop *shop) (int, error) {
+	for {
+		all, open, err := s.db.jobs(ctx, shop.jobs)
+		if err != nil || open == 0 {
+			return all, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(breath):
+		}
+	}
 }
 
 const loopback = "127.0.0.1:0"

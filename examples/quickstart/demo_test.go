@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,9 +77,28 @@ func checkProtected(t *testing.T, pg *devpg.Server, seed uint64) {
 	if want := fmt.Sprintf("make demo SEED=%d\n", seed); !strings.Contains(stdout.String(), want) {
 		t.Errorf("the output does not say how to repeat it: %q", want)
 	}
+	if !tellsOfJobs(stdout.String(), true) {
+		t.Errorf("the output tells no story of a job, or of other than one job for a statement:\n%s", &stdout)
+	}
 	if strings.Contains(stderr.String(), "quickstart:") {
 		t.Error(stderr.String())
 	}
+}
+
+// tellsOfJobs looks for the story of a job that was asked for, and for how many jobs there were: one for each statement, or
+// more.
+func tellsOfJobs(output string, one bool) bool {
+	story := regexp.MustCompile(`too slow to be waited for: build_statement .*\n(.*\n)+ +\d+ +asks +.*job \S+ succeeded +1\n`)
+	if !one {
+		story = regexp.MustCompile(`too slow to be waited for: build_statement `)
+	}
+	counts := regexp.MustCompile(`\n  (\d+) jobs were submitted, for (\d+) statements\.\n`).FindStringSubmatch(output)
+	if counts == nil || !story.MatchString(output) {
+		return false
+	}
+	jobs, _ := strconv.Atoi(counts[1])
+	statements, _ := strconv.Atoi(counts[2])
+	return statements > 0 && (jobs == statements) == one && jobs >= statements
 }
 
 func schemasIn(t *testing.T, url string) (n int) {
@@ -99,6 +119,9 @@ func TestRun_Unprotected(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), options{seed: 1, unprotected: true}, &stdout, &stderr); code != exitBad {
 		t.Errorf("exit status %d, want %d; stderr:\n%s", code, exitBad, &stderr)
+	}
+	if !tellsOfJobs(stdout.String(), false) {
+		t.Errorf("the output tells no story of a job, or of no more jobs than statements:\n%s", &stdout)
 	}
 	l := readLastLine(t, stdout.String())
 	if l.duplicates == 0 || l.replays != 0 || l.effects <= intentCount-failingCount {

@@ -13,9 +13,11 @@ import (
 // errand is the agent's work on one intent, and what it was told in the end.
 type errand struct {
 	intent    *intent
-	told      kind   // done, failed, or nothing as long as it is unknown
+	told      kind   // done, failed or accepted, or nothing as long as it is unknown
 	text      string // of the first definite answer
 	differing int    // definite answers that contradicted the first
+	job       string // the job that it was told of last
+	jobEnded  kind   // done or failed, when it was told so
 	attempts  int
 	began     []int // the attempts that were the first of a round
 	err       error // of the demo itself
@@ -28,9 +30,8 @@ type errand struct {
 func (a *agent) carryOut(ctx context.Context, e *errand) {
 	defer e.hangUp()
 	for range e.intent.rounds {
-		if a.pursue(ctx, e, tries, patience); e.err != nil {
-			return
-		}
+		a.pursue(ctx, e, tries, patience)
+		a.follow(ctx, e, asks)
 	}
 }
 
@@ -40,62 +41,71 @@ func (a *agent) settle(ctx context.Context, e *errand) {
 	if e.told == nothing {
 		a.pursue(ctx, e, settleTries, settlePatience)
 	}
+	if e.outcome() == nothing {
+		a.follow(ctx, e, settleAsks)
+	}
 }
 
 // pursue repeats the call until there is a definite answer, at most n times.
 func (a *agent) pursue(ctx context.Context, e *errand, n int, limit time.Duration) {
 	e.began = append(e.began, e.attempts+1)
-	for try := range n {
+	for try := 0; try < n && e.err == nil; try++ {
 		copies := 1
 		if try == 0 {
 			copies = e.intent.copies
 		}
-		settled, pause, err := a.attempt(ctx, e, copies, limit)
-		if e.err = err; err != nil || settled {
+		settled, pause := false, breath
+		for _, got := range a.attempt(ctx, e, e.intent, copies, limit) {
+			settled = e.hear(got) || settled
+			pause = max(pause, got.wait)
+		}
+		if settled {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			e.err = ctx.Err()
-			return
-		case <-time.After(pause):
-		}
+		e.rest(ctx, pause)
 	}
 }
 
-// attempt sends one or more copies of the call at the same moment. It returns whether the intent is settled, and if not
-// how long to wait.
-func (a *agent) attempt(ctx context.Context, e *errand, copies int, limit time.Duration) (settled bool, pause time.Duration, err error) {
+// rest waits before the next attempt.
+func (e *errand) rest(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+		e.err = ctx.Err()
+	case <-time.After(pause):
+	}
+}
+
+// attempt sends one or more copies of a call at the same moment.
+func (a *agent) attempt(ctx context.Context, e *errand, in *intent, copies int, limit time.Duration) []answer {
 	e.attempts++
 	session, err := a.sessionOf(ctx, e)
 	if err != nil {
-		return false, 0, err
+		e.err = err
+		return nil
 	}
 	answers, errs := make([]answer, copies), make([]error, copies)
 	broken := make([]bool, copies)
 	var group sync.WaitGroup
 	for i := range copies {
 		group.Go(func() {
-			answers[i], broken[i], errs[i] = a.send(ctx, session, e.intent, callName{e.intent.number, e.attempts, i}, limit)
+			answers[i], broken[i], errs[i] = a.send(ctx, session, in, callName{e.intent.number, e.attempts, i}, limit)
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return false, 0, err
+	if e.err = errors.Join(errs...); e.err != nil {
+		return nil
 	}
 	if e.intent.way == newSession || slices.Contains(broken, true) {
 		e.hangUp()
 	}
-	pause = breath
-	for _, got := range answers {
-		settled = e.hear(got) || settled
-		pause = max(pause, got.wait)
-	}
-	return settled, pause, nil
+	return answers
 }
 
 // hear takes in one answer and reports whether it is definite.
 func (e *errand) hear(got answer) bool {
+	if got.job != "" {
+		e.job = got.job
+	}
 	switch {
 	case !got.definite():
 		return got.kind == refused
@@ -107,10 +117,19 @@ func (e *errand) hear(got answer) bool {
 	return true
 }
 
+// outcome is what the agent knows in the end. Of a job that is whether it has succeeded.
+func (e *errand) outcome() kind {
+	if e.told == accepted {
+		return e.jobEnded
+	}
+	return e.told
+}
+
 // work is all that the agent did.
 type work struct {
 	errands   []*errand
 	unsettled int    // errands whose outcome it did not know after its usual tries
+	jobs      int    // that were submitted
 	reused    string // what the server said to a key that came back with other arguments; empty if it was not asked
 }
 
@@ -125,7 +144,7 @@ func (a *agent) workOn(ctx context.Context, intents []*intent, p *progress) (*wo
 	p.end()
 	var unknown []*errand
 	for _, e := range w.errands {
-		if e.told == nothing {
+		if e.outcome() == nothing {
 			unknown = append(unknown, e)
 		}
 	}

@@ -20,6 +20,7 @@ type journal struct {
 // entry is one call of the agent.
 type entry struct {
 	name     callName
+	tool     string
 	fault    fault
 	arrivals []arrival // more than one where the network sent it twice
 	heard    string    // by the agent, in a few words

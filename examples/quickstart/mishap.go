@@ -13,7 +13,7 @@ type mishap struct {
 	moody bool    // the first insert fails, further ones do not
 }
 
-// place says where the effects of a tool are counted: one table, and in it the column that tells intents apart.
+// place says where something is counted: one table, and in it a column. For the effects of a tool it tells intents apart.
 type place struct{ table, column string }
 
 func effectsOf(tool string) place {
@@ -22,6 +22,8 @@ func effectsOf(tool string) place {
 		return place{"refunds", "order_id"}
 	case toolTicket:
 		return place{"tickets", "customer"}
+	case toolStatement, toolStatus:
+		return place{"statements", "account"}
 	default:
 		return place{"ledger", "account"}
 	}

@@ -51,7 +51,8 @@ func (w way) String() string {
 	}
 }
 
-func tools() []string { return []string{toolRefund, toolTicket, toolLedger} }
+// tools are those that intents are about.
+func tools() []string { return []string{toolRefund, toolTicket, toolLedger, toolStatement} }
 
 // key is chosen once per intent, by the harness or by the model. It names the run, so that runs over the same records
 // would not meet.
@@ -110,6 +111,13 @@ func (in *intent) fill(rng *rand.Rand) {
 		}
 		in.subject = fmt.Sprintf("customer-%d", 1000+in.number)
 		in.fields = []field{text("customer", in.subject), text("subject", subject)}
+	case toolStatement:
+		month := pick("2026-08", "2026-09", "2026-10", "2026-11")
+		if in.failing {
+			month = "next month"
+		}
+		in.subject = fmt.Sprintf("account-%d", 1000+in.number)
+		in.fields = []field{text("account", in.subject), text("month", month)}
 	case toolLedger:
 		in.subject = fmt.Sprintf("account-%d", 1000+in.number)
 		in.fields = []field{

@@ -54,17 +54,27 @@ func (r *report) problems() []string {
 	complain(t.calls < leastCalls, "only %d calls, a run should have %d", t.calls, leastCalls)
 	complain(t.replays < leastReplays, "no answer was replayed")
 	complain(t.inProgress < leastInProgress, "no call was answered in progress")
+	complain(r.work.jobs != r.statements(), "%d jobs were submitted for %d statements", r.work.jobs, r.statements())
 	complain(r.work.reused != "key_reused", "a key that came back with other arguments was answered %q, not refused as key_reused", r.work.reused)
 	return found
+}
+
+// statements counts the intents that were to become jobs.
+func (r *report) statements() int {
+	f := r.perTool[toolStatement]
+	return f.intents - f.failed
 }
 
 func (r *report) write(w io.Writer) {
 	_, _ = fmt.Fprintln(w)
 	r.writeTable(w)
 	r.writeTold(w)
-	if s := newStory(r.entries, r.work.errands); s != nil {
-		s.write(w)
+	for _, jobs := range []bool{false, true} {
+		if s := newStory(r.entries, r.work.errands, jobs); s != nil {
+			s.write(w)
+		}
 	}
+	_, _ = fmt.Fprint(w, "\n  a, b, c: sent at the same moment. rows: as counted when the agent's attempt had ended.\n")
 	if !r.unprotected {
 		_, _ = fmt.Fprintf(w, "\n  The same intents and faults without protection: make demo SEED=%d UNPROTECTED=1\n", r.seed)
 	}
@@ -87,7 +97,7 @@ func (r *report) writeTable(w io.Writer) {
 			name, f.intents, f.calls, f.unheard, f.replays, f.inProgress, f.effects, f.duplicates)
 	}
 	_, _ = fmt.Fprintln(t, "tool\tintents\tcalls\tanswers lost\treplays\tin progress\teffects\tduplicates\t")
-	for _, tool := range tools() {
+	for _, tool := range append(tools(), toolStatus) {
 		row(tool, *r.perTool[tool])
 	}
 	row("all", r.total)
@@ -105,6 +115,7 @@ func (r *report) writeTold(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "; it does not know of %d", t.unknown)
 	}
 	_, _ = fmt.Fprintln(w, ".")
+	_, _ = fmt.Fprintf(w, "  %d jobs were submitted, for %d statements.\n", r.work.jobs, r.statements())
 	if r.work.unsettled > 0 {
 		_, _ = fmt.Fprintf(w, "  After its usual tries the agent still did not know the outcome of %d; it went on until it did.\n", r.work.unsettled)
 	}

@@ -15,7 +15,7 @@ import (
 
 // serve runs the billing server for a client of the reader's own, on schemas that stay, until ctx ends or the client
 // on stdio leaves. It writes to stderr only: on stdio, stdout is the protocol's.
-func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) error {
+func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) (err error) {
 	db, err := openDatabase(ctx, pg.URL(), schemas{app: "txonce_demo", txonce: "txonce_demo_records"})
 	if err != nil {
 		return err
@@ -26,16 +26,17 @@ func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) e
 	if o.serve == "stdio" {
 		scope = mcpidem.ScopeIs("local") // whoever started the process is the only caller
 	}
-	server, err := billing(o, db, scope, log)
+	shop, err := openShop(ctx, o, db, scope, log)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, shop.close(ctx)) }()
 	_, _ = fmt.Fprintf(stderr, "PostgreSQL %s: %s.\n", pg.Version(), pg.Source())
 	if o.serve == "stdio" {
 		_, _ = fmt.Fprintln(stderr, "Billing server on stdio; it ends when the client closes stdin.")
-		return server.Run(ctx, &mcp.StdioTransport{})
+		return shop.server.Run(ctx, &mcp.StdioTransport{})
 	}
-	h, err := listen(ctx, o.address, newHandler(server, log))
+	h, err := listen(ctx, o.address, newHandler(shop.server, log))
 	if err != nil {
 		return err
 	}
@@ -49,14 +50,35 @@ func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) e
 	}
 }
 
-// billing makes the server, with or without protection.
-func billing(o options, db *database, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
+// shop is the billing server, and the workers behind its slow tool.
+type shop struct {
+	server *mcp.Server
+	stop   func(context.Context) error // hands jobs back that still run when the context ends
+	jobs   place                       // its jobs, and by which column they have ended
+}
+
+// openShop makes the server, with or without protection, and starts to work its jobs.
+func openShop(ctx context.Context, o options, db *database, scope mcpidem.ScopeFunc, log *slog.Logger) (*shop, error) {
 	if o.unprotected {
-		return newUnprotectedServer(db.Pool, log), nil
+		return newUnprotectedShop(ctx, db, log)
 	}
 	store, err := db.store()
 	if err != nil {
 		return nil, err
 	}
-	return newServer(store, scope, log)
+	slow, err := newStatements(db, log)
+	if err != nil {
+		return nil, err
+	}
+	server, err := newServer(store, slow, scope, log)
+	if err != nil {
+		return nil, err
+	}
+	return &shop{server: server, stop: slow.runner.Stop, jobs: place{db.schemas.txonce + ".job", "finished_at"}}, slow.runner.Start(ctx)
+}
+
+func (s *shop) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	return s.stop(ctx)
 }

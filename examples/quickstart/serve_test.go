@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +60,7 @@ func TestServe_HTTP(t *testing.T) {
 	client := &http.Client{Transport: wire{base: newTransport()}}
 	defer client.CloseIdleConnections()
 	callTwice(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client})
+	askForJob(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client})
 
 	cancel()
 	if code := <-ended; code != exitInterrupted {
@@ -122,5 +125,41 @@ func callTwice(t *testing.T, transport mcp.Transport) {
 	}
 	if diff := cmp.Diff(first.StructuredContent, second.StructuredContent); diff != "" {
 		t.Errorf("the answers differ: %s", diff)
+	}
+}
+
+// askForJob calls the slow tool twice and asks for the one job until it has ended.
+func askForJob(t *testing.T, transport mcp.Transport) {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	key := rand.Text()
+	call := func(tool, arguments string) answer {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+			Meta: mcp.Meta{mcpidem.MetaKey: key}, Name: tool, Arguments: json.RawMessage(arguments),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return readAnswer(result)
+	}
+	first := call(toolStatement, `{"account":"A-1","month":"2026-10"}`)
+	second := call(toolStatement, `{"month":"2026-10", "account":"A-1"}`)
+	if first.kind != accepted || first.job == "" || second.job != first.job || !second.replayed {
+		t.Fatalf("first: %+v, second: %+v", first, second)
+	}
+	question := fmt.Sprintf(`{"job_id":%q}`, first.job)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		got := call(toolStatus, question)
+		if got.kind == done && got.state == "succeeded" && strings.Contains(got.text, `"statement_id":`) {
+			return
+		}
+		if got.kind != accepted || time.Now().After(deadline) {
+			t.Fatalf("asked for the job: %+v", got)
+		}
 	}
 }

@@ -16,9 +16,11 @@ import (
 
 // The tools' names.
 const (
-	toolRefund = "issue_refund"
-	toolTicket = "create_ticket"
-	toolLedger = "append_ledger_entry"
+	toolRefund    = "issue_refund"
+	toolTicket    = "create_ticket"
+	toolLedger    = "append_ledger_entry"
+	toolStatement = "build_statement"
+	toolStatus    = "statement_status"
 )
 
 func refundTool() *mcp.Tool {
@@ -33,9 +35,19 @@ func ledgerTool() *mcp.Tool {
 	return &mcp.Tool{Name: toolLedger, Description: "Post an entry to an account of the ledger."}
 }
 
-// newServer makes the billing server. Its tools write, so all of them are protected; a tool that only reads would be
-// added with mcp.AddTool as ever.
-func newServer(store *txidem.Store, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
+func statementTool() *mcp.Tool {
+	return &mcp.Tool{
+		Name:        toolStatement,
+		Description: "Build the statement of an account for a month. It takes a while: the answer is the id of a job; ask " + toolStatus + " until that has ended.",
+	}
+}
+
+func statusTool() *mcp.Tool {
+	return &mcp.Tool{Name: toolStatus, Description: "Say how far a job of " + toolStatement + " is."}
+}
+
+// newServer makes the billing server. Tools that write are protected; one that only reads need not be.
+func newServer(store *txidem.Store, slow *statements, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
 	server := mcp.NewServer(serverName(), &mcp.ServerOptions{Logger: log})
 	idem, err := mcpidem.New(server, store, &mcpidem.Config{Scope: scope, Logger: log})
 	if err != nil {
@@ -45,6 +57,8 @@ func newServer(store *txidem.Store, scope mcpidem.ScopeFunc, log *slog.Logger) (
 	mcpidem.AddTool(idem, ticketTool(), createTicket)
 	// Posting may take a while. A duplicate that arrives meanwhile is told so at once instead of waiting for it.
 	mcpidem.AddToolWith(idem, ledgerTool(), &mcpidem.ToolConfig{Policy: &txidem.Policy{Wait: txidem.NoWait}}, appendLedgerEntry)
+	mcpidem.AddTool(idem, statementTool(), slow.order)
+	mcpidem.AddReadTool(idem, statusTool(), slow.status(scope))
 	return server, nil
 }
 

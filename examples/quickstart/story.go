@@ -17,9 +17,9 @@ type story struct {
 // longestStory keeps a story readable.
 const longestStory = 12
 
-// newStory picks the intent that had the hardest time: the most answers that did not arrive before
-// one did. Intents that failed make no story: there is nothing to see in the database.
-func newStory(entries []*entry, errands []*errand) *story {
+// newStory picks the intent that had the hardest time, of those that became jobs or of the others: the most answers that did
+// not arrive before one did. Intents that failed make no story: there is nothing to see in the database.
+func newStory(entries []*entry, errands []*errand, jobs bool) *story {
 	calls := make(map[int][]*entry)
 	for _, e := range entries {
 		calls[e.name.intent] = append(calls[e.name.intent], e)
@@ -27,11 +27,24 @@ func newStory(entries []*entry, errands []*errand) *story {
 	var hardest *story
 	for _, e := range errands {
 		s := &story{errand: e, lines: calls[e.intent.number]}
-		if e.told == done && len(s.lines) <= longestStory && (hardest == nil || s.trouble() > hardest.trouble()) {
+		if e.outcome() == done && (e.job != "") == jobs && (hardest == nil || s.rank() > hardest.rank()) {
 			hardest = s
 		}
 	}
 	return hardest
+}
+
+// rank is the trouble of a story that can be read, and of a job that was seen at work. Among those that are too long, the
+// shortest comes first.
+func (s *story) rank() int {
+	seen := func(e *entry) bool { return e.tool == toolStatus && e.got.kind == accepted }
+	switch {
+	case len(s.lines) > longestStory:
+		return -len(s.lines)
+	case s.errand.job != "" && !slices.ContainsFunc(s.lines, seen):
+		return 0
+	}
+	return s.trouble()
 }
 
 // trouble counts the answers that were lost before the agent had the first definite one.
@@ -47,15 +60,17 @@ func (s *story) trouble() int {
 }
 
 func (s *story) write(w io.Writer) {
-	in := s.errand.intent
-	_, _ = fmt.Fprintf(w, "\n  What happened to one intent: %s %s\n  Here %s.\n\n", in.tool, worded(in.fields, 0), in.way)
+	in, title := s.errand.intent, "What happened to one intent"
+	if s.errand.job != "" {
+		title = "And to one whose tool is too slow to be waited for"
+	}
+	_, _ = fmt.Fprintf(w, "\n  %s: %s %s\n  Here %s.\n\n", title, in.tool, worded(in.fields, 0), in.way)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(t, "  call\t\tthe network\tthe server\tthe agent heard\trows in the database")
 	for _, e := range s.lines {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%d\n", s.numberOf(e), s.reasonOf(e), e.fault, e.served(), e.heard, e.rows)
 	}
 	_ = t.Flush()
-	_, _ = fmt.Fprint(w, "\n  a, b, c: sent at the same moment. rows: as counted when the agent's attempt had ended.\n")
 }
 
 // numberOf numbers the attempts; copies of the same moment get letters.
@@ -75,6 +90,8 @@ func (s *story) numberOf(e *entry) string {
 // reasonOf says why the agent made the call.
 func (s *story) reasonOf(e *entry) string {
 	switch {
+	case e.tool == toolStatus:
+		return "asks"
 	case e.name.attempt == 1:
 		return "begins"
 	case slices.Contains(s.errand.began, e.name.attempt):

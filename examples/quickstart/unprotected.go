@@ -2,21 +2,45 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/txonce/txonce/toolcall"
 )
 
-// newUnprotectedServer is the same server without txonce: the handlers are the same, each call has a transaction of its
-// own, and nobody remembers it.
-func newUnprotectedServer(pool *pgxpool.Pool, log *slog.Logger) *mcp.Server {
+// newUnprotectedShop is the same server without txonce: the handlers are the same, each call has a transaction of its
+// own, and nobody remembers it. The slow tool puts a job into River, as one does; each call puts one more.
+func newUnprotectedShop(ctx context.Context, db *database, log *slog.Logger) (*shop, error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, plainWorker{pool: db.Pool})
+	queue, err := river.NewClient(riverpgxv5.New(db.Pool), &river.Config{
+		Schema: db.schemas.river(), Workers: workers, Logger: log,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 50}}, // it has more to do
+	})
+	if err != nil {
+		return nil, err
+	}
 	server := mcp.NewServer(serverName(), &mcp.ServerOptions{Logger: log})
-	mcp.AddTool(server, refundTool(), inTx(pool, issueRefund))
-	mcp.AddTool(server, ticketTool(), inTx(pool, createTicket))
-	mcp.AddTool(server, ledgerTool(), inTx(pool, appendLedgerEntry))
-	return server
+	mcp.AddTool(server, refundTool(), inTx(db.Pool, issueRefund))
+	mcp.AddTool(server, ticketTool(), inTx(db.Pool, createTicket))
+	mcp.AddTool(server, ledgerTool(), inTx(db.Pool, appendLedgerEntry))
+	mcp.AddTool(server, statementTool(), inTx(db.Pool, plainOrder(queue)))
+	mcp.AddTool(server, statusTool(), plainStatus(queue))
+	stop := func(ctx context.Context) error {
+		if queue.Stop(ctx) == nil {
+			return nil
+		}
+		return queue.StopAndCancel(context.WithoutCancel(ctx))
+	}
+	return &shop{server: server, stop: stop, jobs: place{db.schemas.river() + ".river_job", "finalized_at"}}, queue.Start(context.WithoutCancel(ctx))
 }
 
 // inTx makes a handler of the SDK out of one that wants a transaction.
@@ -28,5 +52,65 @@ func inTx[In, Out any](pool *pgxpool.Pool, h func(context.Context, pgx.Tx, In) (
 			return err
 		})
 		return nil, out, err
+	}
+}
+
+// plainJob is the slow tool's work as a job of River's own.
+type plainJob struct{ Statement }
+
+func (plainJob) Kind() string { return "plain_statement" }
+
+type plainWorker struct {
+	river.WorkerDefaults[plainJob]
+	pool *pgxpool.Pool
+}
+
+func (w plainWorker) Work(ctx context.Context, job *river.Job[plainJob]) error {
+	pages, err := typeset(ctx, func(float64, string) {})
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		if _, err := saveStatement(ctx, tx, job.Args.Statement, pages); err != nil {
+			return err
+		}
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+}
+
+func plainOrder(queue *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, Statement) (StatementStatus, error) {
+	return func(ctx context.Context, tx pgx.Tx, in Statement) (out StatementStatus, err error) {
+		if err := checkMonth(in.Month); err != nil {
+			return out, err
+		}
+		put, err := queue.InsertTx(ctx, tx, plainJob{in}, nil)
+		if err != nil {
+			return out, err
+		}
+		return StatementStatus{JobID: fmt.Sprint(put.Job.ID), State: toolcall.StateQueued}, nil
+	}
+}
+
+func plainStatus(queue *river.Client[pgx.Tx]) mcp.ToolHandlerFor[StatementJob, StatementStatus] {
+	return func(ctx context.Context, _ *mcp.CallToolRequest, in StatementJob) (_ *mcp.CallToolResult, out StatementStatus, err error) {
+		id, err := strconv.ParseInt(in.JobID, 10, 64)
+		if err != nil {
+			return nil, out, err
+		}
+		row, err := queue.JobGet(ctx, id)
+		if err != nil {
+			return nil, out, err
+		}
+		out = StatementStatus{JobID: in.JobID, State: toolcall.StateQueued}
+		switch row.State { //nolint:exhaustive // all others wait
+		case rivertype.JobStateRunning:
+			out.State = toolcall.StateRunning
+		case rivertype.JobStateCompleted:
+			out.State = toolcall.StateSucceeded
+		case rivertype.JobStateDiscarded, rivertype.JobStateCancelled:
+			out.State = toolcall.StateFailed
+		}
+		return nil, out, nil
 	}
 }

@@ -8,7 +8,7 @@
 // TXONCE_TEST_EXEC_MODE=exec, cache_describe or simple_protocol, and TXONCE_TEST_POOLER=pgbouncer. Each [Pool] follows it,
 // [URL] stays the server's own. [SkipPooled] is for tests that make no sense there.
 //
-// It may import devpg, migrations, pgx, pgtestdb and goleak, and is imported by tests only.
+// It may import devpg, migrations, pgx, River's migrations, pgtestdb and goleak, and is imported by tests only.
 package dbtest
 
 import (
@@ -28,6 +28,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" for pgtestdb
 	"github.com/peterldowns/pgtestdb"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/internal/devpg"
@@ -140,10 +142,17 @@ func configOf(serverURL string) (pgtestdb.Config, error) {
 // migrator runs our migrations on the template.
 type migrator struct{}
 
-// Hash names the template after what is in the files.
+// Hash names the template after what is in the files, and after River's.
 func (migrator) Hash() (string, error) {
 	h := sha256.New()
-	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
+	river, err := rivermigrate.New(riverpgxv5.New(nil), nil)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range river.AllVersions() {
+		h.Write([]byte(m.Name + "\x00" + strconv.Itoa(len(m.SQLUp)) + "\x00" + m.SQLUp))
+	}
+	err = fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

@@ -16,6 +16,13 @@ import (
 	"github.com/txonce/txonce/internal/dbtest"
 )
 
+// within is a context that ends what hangs.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // TestReserve_R08_WorksBesideABusyPool: with the pool's hooks, up to as many connections as it has slots, and none is kept.
 func TestReserve_R08_WorksBesideABusyPool(t *testing.T) {
 	t.Parallel()
@@ -31,8 +38,8 @@ func TestReserve_R08_WorksBesideABusyPool(t *testing.T) {
 	defer busy.Release()
 	r := New(pool, 2)
 	var kept [2]*pgx.Conn
-	err = r.With(t.Context(), func(first *pgx.Conn) error {
-		return r.With(t.Context(), func(second *pgx.Conn) error {
+	err = r.With(within(t), func(first *pgx.Conn) error {
+		return r.With(within(t), func(second *pgx.Conn) error {
 			kept = [2]*pgx.Conn{first, second}
 			if n := r.Busy(); n != 2 || connected.Load() != 3 {
 				t.Errorf("%d are busy, %d were connected; want 2 and 3", n, connected.Load())
@@ -50,7 +57,7 @@ func TestReserve_R08_WorksBesideABusyPool(t *testing.T) {
 		t.Errorf("%v, %d are busy, closed %v %v", err, r.Busy(), kept[0].IsClosed(), kept[1].IsClosed())
 	}
 	broken := errors.New("broken")
-	if err := r.With(t.Context(), func(*pgx.Conn) error { return broken }); !errors.Is(err, broken) || r.Busy() != 0 {
+	if err := r.With(within(t), func(*pgx.Conn) error { return broken }); !errors.Is(err, broken) || r.Busy() != 0 {
 		t.Errorf("of a function that fails: %v, %d are busy", err, r.Busy())
 	}
 }
@@ -79,7 +86,7 @@ func TestReserve_R08_TriesAgainUntilThereIsAServer(t *testing.T) {
 		}
 		return time.Minute
 	}
-	if err := r.With(t.Context(), func(conn *pgx.Conn) error { return conn.Ping(t.Context()) }); err != nil || dials.Load() < 3 {
+	if err := r.With(within(t), func(conn *pgx.Conn) error { return conn.Ping(t.Context()) }); err != nil || dials.Load() < 3 {
 		t.Errorf("%v after %d dials", err, dials.Load())
 	}
 }
@@ -87,9 +94,14 @@ func TestReserve_R08_TriesAgainUntilThereIsAServer(t *testing.T) {
 // TestReserve_R08_RefusedLoginIsSaidAtOnce: it will not get better.
 func TestReserve_R08_RefusedLoginIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
-	pool := dbtest.Pool(t, func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "nowhere" })
+	var tries atomic.Int32
+	pool := dbtest.Pool(t, func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.Database = "nowhere"
+		cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { tries.Add(1); return nil }
+	})
 	var pgErr *pgconn.PgError
-	if err := New(pool, 1).With(t.Context(), func(*pgx.Conn) error { return nil }); !errors.As(err, &pgErr) || pgErr.Code != "3D000" {
-		t.Errorf("got %v, want 3D000", err)
+	err := New(pool, 1).With(within(t), func(*pgx.Conn) error { return nil })
+	if !errors.As(err, &pgErr) || pgErr.Code != "3D000" || tries.Load() != 1 {
+		t.Errorf("got %v after %d tries, want 3D000 after one", err, tries.Load())
 	}
 }

@@ -1,0 +1,176 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/internal/faultconn"
+	"github.com/txonce/txonce/toolcall"
+)
+
+// wired is setup with a network that the test can break.
+func wired(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *network) {
+	t.Helper()
+	net := &network{}
+	f := setup(t, still(), definitions...)
+	f.pool = dbtest.PoolAt(t, f.pool.Config().ConnString(), func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.DialFunc = net.dial
+		cfg.MaxConns = 10
+	})
+	t.Cleanup(net.CutStalled) // in front of the pool's own closing, which waits for silent connections
+	f.Runner = f.another(cfg, definitions...)
+	return f, net
+}
+
+// network knows the connections that were made through it.
+type network struct {
+	faultconn.Dialer
+	mu    sync.Mutex
+	conns []*faultconn.Conn
+}
+
+func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := n.DialFunc(ctx, network, address)
+	if err == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.conns = append(n.conns, faultconn.Of(conn))
+	}
+	return conn, err
+}
+
+// all are the connections that were made so far.
+func (n *network) all() []*faultconn.Conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.conns
+}
+
+// lease is when the lease of the only job ends.
+func (f *fixture) lease() time.Time {
+	return get[time.Time](f, `select coalesce(lease_until, 'epoch') from txonce.job`)
+}
+
+// TestLease_J04_OutlivesConnections: those that renew it are cut, or fall silent, and others take their place in time.
+func TestLease_J04_OutlivesConnections(t *testing.T) {
+	t.Parallel()
+	for label, break1 := range map[string]func(*faultconn.Conn){"cut": (*faultconn.Conn).Cut, "silent": (*faultconn.Conn).Stall} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			d, visits := stepwise(t, "stepwise", nil)
+			f, net := wired(t, &Config{Lease: 8 * time.Second, Sweep: time.Hour}, d)
+			quiet := &fixture{t: t, pool: dbtest.PoolAt(t, f.pool.Config().ConnString(), nil)} // on a network of its own
+			id := submit(f, d, in{Label: "a"}, nil)
+			before := len(net.all())
+			bell := ring(f, f.Runner, d, id)
+			v := begun(f, visits)
+			renewed := func(since time.Time) time.Time {
+				quiet.eventually("the lease is renewed", func() bool { return quiet.lease().After(since) })
+				return quiet.lease()
+			}
+			first := renewed(quiet.lease())
+			for _, conn := range net.all()[before:] {
+				break1(conn)
+			}
+			second := renewed(first)
+			if lapsed := second.Sub(first); lapsed >= 8*time.Second {
+				t.Errorf("the lease had run out: it was renewed %v later", lapsed)
+			}
+			v.goesOn(f)
+			f.hears("the doorbell", bell, isNil)
+			quiet.effectsBy(map[string][]string{"a": {"1"}})
+		})
+	}
+}
+
+// TestLease_J04_TellsTheAttempt that it has lost its job, or is to stop.
+func TestLease_J04_TellsTheAttempt(t *testing.T) {
+	t.Parallel()
+	for label, c := range map[string]struct {
+		sql   string
+		cause error
+		state toolcall.State
+	}{
+		"taken over":     {`attempt = gen_random_uuid()`, ErrLeaseLost, toolcall.StateRunning},
+		"ended":          {`state = 'failed', finished_at = now(), answer = '{}'`, ErrLeaseLost, toolcall.StateFailed},
+		"to be stopped":  {`cancel_at = now()`, ErrCancelled, toolcall.StateCancelled},
+		"lapsed, and on": {`lease_until = now() - interval '1 hour'`, nil, toolcall.StateSucceeded},
+	} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			d, visits := stepwise(t, "stepwise", nil)
+			f := setup(t, &Config{Lease: 2 * time.Second, Sweep: time.Hour}, d)
+			id := submit(f, d, in{Label: "a"}, nil)
+			bell := ring(f, f.Runner, d, id)
+			v := begun(f, visits)
+			f.exec(`update txonce.job set ` + c.sql)
+			if c.cause == nil {
+				f.eventually("the lease is renewed", func() bool { return get[bool](f, `select lease_until > clock_timestamp() from txonce.job`) })
+				v.goesOn(f)
+			} else {
+				receive(f, "the end of the context", v.ctx.Done())
+				if cause := context.Cause(v.ctx); !errors.Is(cause, c.cause) {
+					t.Errorf("its cause is %v, want %v", cause, c.cause)
+				}
+				v.computes(nil)
+			}
+			receive(f, "the doorbell", bell)
+			if s := f.status(id); s.State != c.state {
+				t.Errorf("the job is %s, want %s", s.State, c.state)
+			}
+		})
+	}
+}
+
+// TestLease_J06_AttemptThatDoesNotReturnLosesItsJob: its context has ended, and it goes on. Somebody else has the job then, or it
+// is over; what the attempt does later is of no account.
+func TestLease_J06_AttemptThatDoesNotReturnLosesItsJob(t *testing.T) {
+	t.Parallel()
+	for label, commits := range map[string]bool{"computes": false, "commits": true} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			d, visits := stepwise(t, "stepwise", &Options{MaxAttempts: 2, Timeout: 2 * time.Second, CommitTimeout: 2 * time.Second})
+			f := setup(t, &Config{Lease: time.Second, Sweep: 100 * time.Millisecond}, d)
+			f.start(f.Runner)
+			id := submit(f, d, in{Label: "a"}, nil)
+			stuck := begun(f, visits)
+			if commits {
+				stuck.enters(f)
+			}
+			second := begun(f, visits)
+			second.goesOn(f)
+			f.await(id, toolcall.StateSucceeded)
+			if commits {
+				stuck.commits(nil)
+			} else {
+				stuck.computes(nil)
+			}
+			f.ended(id, toolcall.StateSucceeded, 2, "")
+			f.effectsBy(map[string][]string{"a": {"2"}})
+		})
+	}
+}
+
+// TestLease_J07_CancelledAttemptThatDoesNotReturnIsOver: nobody waits for it for ever.
+func TestLease_J07_CancelledAttemptThatDoesNotReturnIsOver(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "stepwise", nil)
+	f := setup(t, &Config{Lease: time.Second, Sweep: 100 * time.Millisecond}, d)
+	f.start(f.Runner)
+	id := submit(f, d, in{Label: "a"}, nil)
+	stuck := begun(f, visits)
+	if _, err := f.Cancel(t.Context(), scope, id); err != nil {
+		t.Fatal(err)
+	}
+	f.await(id, toolcall.StateCancelled)
+	stuck.computes(nil)
+	nobody(f, visits)
+	f.effectsBy(map[string][]string{})
+}
