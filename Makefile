@@ -54,6 +54,12 @@ bench: ## Say what protection costs, as ratios to a bare transaction in the same
 bench-edges: ## Say what the adapters add to a call, on a store without Postgres (half a minute)
 	$(GO) test -run '^$$' -bench . -benchtime 20000x -count 3 ./txidem/mcpidem ./txidem/httpidem
 
+.PHONY: bench-jobs
+bench-jobs: ## Say how jobs compare with plain River, and what submitting one adds to a call (about two minutes)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench jobs
+
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh
