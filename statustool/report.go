@@ -103,10 +103,14 @@ func marshal(v any) (json.RawMessage, error) {
 
 // resultIn takes a recorded result apart: what stands in JSON, and the content that cannot.
 func resultIn(recorded *mcp.CallToolResult) (result json.RawMessage, rest []mcp.Content, err error) {
-	var texts []mcp.Content
+	type block struct { // the SDK's own has escapes for HTML
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	var texts []block
 	for _, c := range recorded.Content {
-		if _, isText := c.(*mcp.TextContent); isText {
-			texts = append(texts, c)
+		if text, isText := c.(*mcp.TextContent); isText {
+			texts = append(texts, block{"text", text.Text})
 		} else {
 			rest = append(rest, c)
 		}

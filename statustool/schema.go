@@ -128,7 +128,7 @@ func resultSchema(tools []*mcp.Tool, kinds map[string]reflect.Type) *jsonschema.
 // schemaOf returns a copy of a schema that can stand inside another one, or nil: references and identifiers cannot be moved.
 func schemaOf(given any) *jsonschema.Schema {
 	raw, err := json.Marshal(given)
-	if err != nil || given == nil || bytes.Contains(raw, []byte(`"$`)) {
+	if err != nil || string(raw) == "null" || bytes.Contains(raw, []byte(`"$`)) {
 		return nil
 	}
 	s := &jsonschema.Schema{}

@@ -56,12 +56,12 @@ func (w words) write(r *Report, s toolcall.Status, now time.Time) {
 
 func (w words) none(id toolcall.ID) string {
 	const repeat = "make exactly the same call again, with the same arguments and the same idempotency_key"
+	const longAgo = "If you made it so long ago that it may be no longer on record, do not repeat it: look up what it did."
 	if isJob(id) {
 		return "There is no job with this id. Take the id from job_id in the answer of the tool that submitted the job. If you do not have that answer, " +
-			repeat + ": it is answered with the id of the same job, and the work is not done twice."
+			repeat + ": it is answered with the id of the same job, and the work is not done twice. " + longAgo
 	}
-	return "There is no record of this call, and nobody is running it. If you made it a short time ago, it was not done: " + repeat + ". It will not be done twice. " +
-		"If it was made so long ago that its record may be gone, do not repeat it: look up what it did."
+	return "There is no record of this call, and nobody is running it. If you made it a short time ago, it was not done: " + repeat + ". It will not be done twice. " + longAgo
 }
 
 func (w words) queued(s toolcall.Status) string {
