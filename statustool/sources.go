@@ -72,7 +72,8 @@ func askSome(ctx context.Context, source toolcall.Source, asks []toolcall.Ask, p
 type look struct {
 	ctx    context.Context
 	source toolcall.Source
-	misses int // in a row
+	misses int   // in a row
+	err    error // of the last of them
 	hits   int
 }
 
@@ -86,18 +87,20 @@ func (l *look) all(asks []toolcall.Ask) []finding {
 
 func (l *look) some(asks []toolcall.Ask) []finding {
 	found := make([]finding, len(asks))
-	statuses, err := l.statuses(asks)
-	if err == nil {
-		l.misses, l.hits = 0, l.hits+1
-		for i, status := range statuses {
-			found[i].status = status
+	if l.misses < mostMisses && l.ctx.Err() == nil || l.err == nil {
+		statuses, err := l.statuses(asks)
+		if err == nil {
+			l.misses, l.hits = 0, l.hits+1
+			for i, status := range statuses {
+				found[i].status = status
+			}
+			return found
 		}
-		return found
+		l.misses, l.err = l.misses+1, err
 	}
-	l.misses++
 	if len(asks) == 1 || l.misses >= mostMisses || l.ctx.Err() != nil {
 		for i := range found {
-			found[i].err = err
+			found[i].err = l.err
 		}
 		return found
 	}
