@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -87,4 +86,3 @@ func TestQuoted_S04_ShowsNotTooMuch(t *testing.T) {
 }
 
 var _ Canceller = (*canceller)(nil)
-

@@ -15,7 +15,9 @@ import (
 )
 
 // typed is a source that says what the results of its jobs look like, by their kinds. A *jobs.Runner is one.
-type typed interface{ Results() map[string]reflect.Type }
+type typed interface {
+	Results() map[string]reflect.Type
+}
 
 // inputSchema is for the tool, or, where only is not empty, for the variant that answers for that tool.
 func inputSchema(tools []string, only string, longest time.Duration) *jsonschema.Schema {

@@ -41,10 +41,18 @@ func (s *shop) overHTTP(opts *mcp.ClientOptions, front ...func(http.Handler) htt
 func TestGet_S02_EachStateOverEachTransport(t *testing.T) {
 	t.Parallel()
 	for label, connect := range map[string]func(t *testing.T, f *fake) *mcp.ClientSession{
-		"in memory, " + modern:      func(t *testing.T, f *fake) *mcp.ClientSession { return newShop(t, nil, modern).add(nil, f).connect(nil) },
-		"in memory, " + legacy:      func(t *testing.T, f *fake) *mcp.ClientSession { return newShop(t, nil, legacy).add(nil, f).connect(nil) },
-		"stateless HTTP, " + modern: func(t *testing.T, f *fake) *mcp.ClientSession { return newShop(t, nil, modern).add(nil, f).overHTTP(nil) },
-		"stateless HTTP, " + legacy: func(t *testing.T, f *fake) *mcp.ClientSession { return newShop(t, nil, legacy).add(nil, f).overHTTP(nil) },
+		"in memory, " + modern: func(t *testing.T, f *fake) *mcp.ClientSession {
+			return newShop(t, nil, modern).add(nil, f).connect(nil)
+		},
+		"in memory, " + legacy: func(t *testing.T, f *fake) *mcp.ClientSession {
+			return newShop(t, nil, legacy).add(nil, f).connect(nil)
+		},
+		"stateless HTTP, " + modern: func(t *testing.T, f *fake) *mcp.ClientSession {
+			return newShop(t, nil, modern).add(nil, f).overHTTP(nil)
+		},
+		"stateless HTTP, " + legacy: func(t *testing.T, f *fake) *mcp.ClientSession {
+			return newShop(t, nil, legacy).add(nil, f).overHTTP(nil)
+		},
 	} {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
