@@ -6,13 +6,14 @@
 GO       ?= go
 BIN      := $(CURDIR)/.bin
 PACKAGES := ./...
+MODULES  := ./integration/... ./examples/reports/...
 WITHPG   := $(GO) run ./internal/devpg/withpg --
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## See an agent retry over a network that loses answers (SEED=n repeats the traffic, UNPROTECTED=1 goes without the library)
@@ -20,10 +21,16 @@ demo: ## See an agent retry over a network that loses answers (SEED=n repeats th
 	@$(GO) build -o $(BIN)/quickstart ./examples/quickstart
 	@$(BIN)/quickstart $(if $(SEED),-seed $(SEED)) $(if $(UNPROTECTED),-unprotected)
 
+.PHONY: example-reports
+example-reports: ## See reports that take 20 s come out once, whichever process you kill (KILL=1 kills for you; ORDERS=n, TAKES=5s; River UI on a local port)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/reports ./examples/reports
+	@$(BIN)/reports $(if $(ORDERS),-orders $(ORDERS)) $(if $(TAKES),-takes $(TAKES)) $(if $(KILL),-kill)
+
 .PHONY: test
 test: ## Run all tests of all modules, race detector on, and say which Postgres they use
 	@sh scripts/setup.sh race
-	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) ./integration/...
+	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) $(MODULES)
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
@@ -47,6 +54,12 @@ bench: ## Say what protection costs, as ratios to a bare transaction in the same
 bench-edges: ## Say what the adapters add to a call, on a store without Postgres (half a minute)
 	$(GO) test -run '^$$' -bench . -benchtime 20000x -count 3 ./txidem/mcpidem ./txidem/httpidem
 
+.PHONY: bench-jobs
+bench-jobs: ## Say how jobs compare with plain River, and what submitting one adds to a call (about two minutes)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench jobs
+
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh
@@ -60,10 +73,11 @@ which-pg: ## Say which Postgres tests and demos would use
 .PHONY: lint
 lint: $(BIN)/staticcheck $(BIN)/gofumpt ## Check format and code: gofumpt, go vet, staticcheck, go mod tidy
 	@unformatted=$$($(BIN)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "run 'make fmt' for:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet $(PACKAGES) ./integration/...
-	$(BIN)/staticcheck $(PACKAGES) ./integration/...
+	$(GO) vet $(PACKAGES) $(MODULES)
+	$(BIN)/staticcheck $(PACKAGES) $(MODULES)
 	GOWORK=off $(GO) mod tidy -diff
 	GOWORK=off $(GO) -C integration mod tidy -diff
+	GOWORK=off $(GO) -C examples/reports mod tidy -diff
 	GOWORK=off $(GO) -C tools mod tidy -diff
 
 .PHONY: fmt

@@ -187,13 +187,13 @@ func TestAttempts_J06_EachBadEndIsAFailedAttempt(t *testing.T) {
 					t.Error("there is no next attempt")
 				}
 				f.effectsAre(map[string]int{})
-				f.lastError(id, bad.want)
+				f.wantError(id, bad.want)
 				if last {
 					if err := answer(); !isError(err) {
 						t.Errorf("the doorbell of the last attempt: %v", err)
 					}
 					f.ended(id, toolcall.StateFailed, 2, CodeAttemptsExhausted)
-					f.lastError(id, bad.want)
+					f.wantError(id, bad.want)
 					f.effectsAre(map[string]int{})
 					continue
 				}
@@ -208,9 +208,9 @@ func TestAttempts_J06_EachBadEndIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-func (f *fixture) lastError(id toolcall.ID, want string) {
+func (f *fixture) wantError(id toolcall.ID, want string) {
 	f.t.Helper()
-	if got := get[string](f, `select last_error from txonce.job where id = $1`, uuidOf(id)); !strings.Contains(got, want) {
+	if got := f.lastError(id); !strings.Contains(got, want) {
 		f.t.Errorf("the error is %q, want %q in it", got, want)
 	}
 }

@@ -195,7 +195,7 @@ func (a *attempt) heeds(ctx context.Context) (returned func()) {
 	note := func(ctx context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.under, a.told = ctx, time.Time{}
+		a.under, a.deafSince = ctx, time.Time{}
 	}
 	note(ctx)
 	return func() { note(context.Background()) }
@@ -209,10 +209,10 @@ func (a *attempt) deaf(since time.Duration) bool {
 	if a.under == nil || a.under.Err() == nil {
 		return false
 	}
-	if a.told.IsZero() {
-		a.told = time.Now()
+	if a.deafSince.IsZero() {
+		a.deafSince = time.Now()
 	}
-	return time.Since(a.told) > since
+	return time.Since(a.deafSince) > since
 }
 
 // news is what has been reported and not been written.

@@ -129,7 +129,7 @@ func TestCommit_J02_TransactionThatIsEndedBySQLIsNotRepeated(t *testing.T) {
 				t.Errorf("the doorbell: %v", err)
 			}
 			f.ended(id, toolcall.StateFailed, 1, CodeEndedTx)
-			f.lastError(id, "by SQL")
+			f.wantError(id, "by SQL")
 			if err := f.answer(t.Context(), d.def, id); err != nil || calls.Load() != 1 {
 				t.Errorf("another doorbell: %v, %d calls", err, calls.Load())
 			}

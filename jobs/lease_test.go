@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// wired is setup with a network that the test can break.
-func wired(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *network) {
+// networked is setup with a network that the test can break.
+func networked(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *network) {
 	t.Helper()
 	net := &network{}
 	f := setup(t, still(), definitions...)
@@ -32,18 +33,21 @@ func wired(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *net
 // network knows the connections that were made through it.
 type network struct {
 	faultconn.Dialer
-	mu    sync.Mutex
-	conns []*faultconn.Conn
+	refused atomic.Int32 // connections, while it was down
+	mu      sync.Mutex
+	conns   []*faultconn.Conn
 }
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := n.DialFunc(ctx, network, address)
-	if err == nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.conns = append(n.conns, faultconn.Of(conn))
+	if err != nil {
+		n.refused.Add(1)
+		return nil, err
 	}
-	return conn, err
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.conns = append(n.conns, faultconn.Of(conn))
+	return conn, nil
 }
 
 // all are the connections that were made so far.
@@ -65,7 +69,7 @@ func TestLease_J04_OutlivesConnections(t *testing.T) {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", nil)
-			f, net := wired(t, &Config{Lease: 8 * time.Second, Sweep: time.Hour}, d)
+			f, net := networked(t, &Config{Lease: 8 * time.Second, Sweep: time.Hour}, d)
 			quiet := &fixture{t: t, pool: dbtest.PoolAt(t, f.pool.Config().ConnString(), nil)} // on a network of its own
 			id := submit(f, d, in{Label: "a"}, nil)
 			before := len(net.all())

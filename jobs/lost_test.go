@@ -19,8 +19,8 @@ var lostCommits = map[string]struct {
 	"behind it":      {faultconn.Fault{Write: faultconn.Executes, Then: faultconn.CutAtAnswer}, true},
 }
 
-// wired has a pool whose connections can be cut, and a server that finishes what it was asked for.
-func wired(t *testing.T, d Registered) *caller {
+// cuttable has a pool whose connections can be cut, and a server that finishes what it was asked for.
+func cuttable(t *testing.T, d Registered) *caller {
 	wire := &faultconn.Dialer{}
 	c := callsOn(setupOn(t, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = wire.DialFunc }, unhurried(), d))
 	wire.LoseCancels(true)
@@ -33,7 +33,7 @@ func cutNext(tx pgx.Tx, f faultconn.Fault) { faultconn.Of(tx.Conn().PgConn().Con
 func TestSubmitTx_J01_R08_LostCommit(t *testing.T) {
 	t.Parallel()
 	d := plainly("report", &Options{Queue: idle})
-	c := wired(t, d)
+	c := cuttable(t, d)
 	for label, lost := range lostCommits {
 		for name, call := range map[string]way{"Run": c.run, "AddTool": c.mcp} {
 			runs := 0
@@ -63,7 +63,7 @@ func TestSubmitTx_J01_R08_LostCommit(t *testing.T) {
 func TestSubmitTx_J01_R08_CallersLostCommit(t *testing.T) {
 	t.Parallel()
 	d := plainly("report", &Options{Queue: idle})
-	c := wired(t, d)
+	c := cuttable(t, d)
 	for label, lost := range lostCommits {
 		call := func(cut bool) (a answer, err error) {
 			err = pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {

@@ -4,6 +4,7 @@
 //	go run ./integration/bench            # about five minutes
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
+//	go run ./integration/bench jobs       # about two minutes: jobs against plain River
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -86,8 +87,13 @@ const (
 // command is the program. It returns the exit status.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	name, begin := "bench", beginShapes
-	if len(args) > 0 && args[0] == "growth" {
-		name, begin, args = "growth", beginGrowth, args[1:]
+	if len(args) > 0 {
+		switch args[0] {
+		case "growth":
+			name, begin, args = "growth", beginGrowth, args[1:]
+		case "jobs":
+			name, begin, args = "bench-jobs", beginJobs, args[1:]
+		}
 	}
 	measure, err := begin(args, stderr)
 	switch {

@@ -42,8 +42,8 @@ create index job_check_at_idx on job (state, check_at) where finished_at is null
 -- Its way to those whose time is over.
 create index job_expires_at_idx on job (expires_at) where expires_at is not null;
 
--- From a call that is held to the jobs that hold it.
-create index job_call_idx on job (call) where finished_at is null and call is not null;
+-- From a call to its jobs: those that hold it, and those that say how long it is kept when none does any more.
+create index job_call_idx on job (call) where call is not null;
 
 comment on table job is
     'Jobs: one row each, from the transaction that submitted it until its retention is over. It is the truth; the queue''s row is a doorbell.';
