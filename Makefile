@@ -33,10 +33,10 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) $(MODULES)
 
 .PHONY: test-pooler
-test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
+test-pooler: ## Run the tests of the core and of jobs in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem
+	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
@@ -53,6 +53,12 @@ bench: ## Say what protection costs, as ratios to a bare transaction in the same
 .PHONY: bench-edges
 bench-edges: ## Say what the adapters add to a call, on a store without Postgres (half a minute)
 	$(GO) test -run '^$$' -bench . -benchtime 20000x -count 3 ./txidem/mcpidem ./txidem/httpidem
+
+.PHONY: bench-jobs
+bench-jobs: ## Say how jobs compare with plain River, and what submitting one adds to a call (about two minutes)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench jobs
 
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -76,24 +77,29 @@ func causeOf(ctx context.Context) error {
 
 // found is the row of a job whose doorbell rang.
 type found struct {
-	kind, scope, state                     string
-	mine, cancelled, live, overdue, ofCall bool
-	attempts, max                          int
-	waitUS, leftUS, createdUS              int64
-	args                                   []byte
+	kind, scope, state               string
+	cancelled, live, overdue, ofCall bool
+	attempts, max                    int
+	waitUS, leftUS, createdUS        int64
+	args                             []byte
+}
+
+func (f *found) scan(row pgx.Row) error {
+	return row.Scan(&f.kind, &f.scope, &f.state, &f.attempts, &f.max, &f.cancelled, &f.live, &f.overdue, &f.waitUS, &f.leftUS, &f.createdUS, &f.ofCall, &f.args, nil)
 }
 
 // begin begins an attempt, or says by its error what becomes of the doorbell. Both are nil when the job has ended.
 func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*attempt, error) {
-	token := newToken()
-	f := &found{}
+	a, f, begun := &attempt{id: id, token: newToken(), def: def}, &found{}, false
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed")
 	b.Queue(sqlQuick)
-	b.Queue(r.sql.begin, uuidOf(id), token, r.cfg.Lease.Seconds(), def.kind)
-	b.Queue(r.sql.look, uuidOf(id), token).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&f.kind, &f.scope, &f.state, &f.mine, &f.attempts, &f.max, &f.cancelled, &f.live, &f.overdue,
-			&f.waitUS, &f.leftUS, &f.createdUS, &f.ofCall, &f.args, nil)
+	b.Queue(r.sql.begin, uuidOf(id), a.token, r.cfg.Lease.Seconds(), def.kind).QueryRow(func(row pgx.Row) error {
+		err := f.scan(row)
+		if begun = err == nil; errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
 	})
 	b.Queue("commit")
 	conn, err := r.pool.Acquire(ctx)
@@ -105,25 +111,27 @@ func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*a
 	defer cancel()
 	defer release(ctx, conn)
 	switch err := conn.SendBatch(ctx, b).Close(); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, river.JobCancel(fmt.Errorf("%w: %s", ErrNotFound, id))
 	case hasCode(err, codeLockTimeout): // somebody is committing it
 		return nil, river.JobSnooze(r.cfg.Lease)
 	case err != nil:
 		return nil, explain(ctx, err)
+	case !begun:
+		return nil, r.turnAway(ctx, conn, a)
 	}
-	a := &attempt{
-		id: id, token: token, def: def, scope: f.scope, args: f.args, number: f.attempts, max: f.max,
-		submittedAt: timeOf(f.createdUS), held: f.ofCall, left: time.Duration(f.leftUS) * time.Microsecond,
-	}
-	if f.mine {
-		return a, nil
-	}
-	return nil, r.turnAway(ctx, a, f)
+	a.scope, a.args, a.number, a.max, a.submittedAt = f.scope, f.args, f.attempts, f.max, timeOf(f.createdUS)
+	a.held, a.left = f.ofCall, time.Duration(f.leftUS)*time.Microsecond
+	return a, nil
 }
 
 // turnAway says what becomes of a doorbell that rang for nothing. What a dead worker left is the sweeper's to settle.
-func (r *Runner) turnAway(ctx context.Context, a *attempt, f *found) error {
+func (r *Runner) turnAway(ctx context.Context, conn *pgxpool.Conn, a *attempt) error {
+	f := &found{}
+	switch err := f.scan(conn.QueryRow(ctx, r.sql.look, uuidOf(a.id))); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return river.JobCancel(fmt.Errorf("%w: %s", ErrNotFound, a.id))
+	case err != nil:
+		return explain(ctx, err)
+	}
 	switch toolcall.State(f.state) {
 	case toolcall.StateSucceeded, toolcall.StateFailed, toolcall.StateCancelled:
 		return nil

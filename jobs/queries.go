@@ -42,23 +42,30 @@ func queriesFor(schema string) queries {
 	}
 }
 
-// sqlSubmit writes the job of a doorbell that was hung a moment ago. Inside a protected call the transaction shows the token
+// sqlSubmit writes the job of a doorbell whose id it is given, or that the statement in front of it has hung. Inside a protected call the transaction shows the token
 // that the call's record will have; in another transaction there is none, which is what the result tells.
 const sqlSubmit = `
 insert into {schema}.job (id, scope, kind, queue, priority, state, args, call, call_attempt, call_keep, keep, bell, max_attempts,
                           created_at, run_at, deadline, check_at)
 select $1::uuid, $2::text, $3::text, $4::text, $5::smallint, 'queued', $6::bytea,
        $7::uuid, case when $7::uuid is not null then token end, make_interval(secs => $8::double precision),
-       make_interval(secs => $9::double precision), $10::bigint, $11::integer,
+       make_interval(secs => $9::double precision), coalesce($10::bigint, lastval()), $11::integer,
        clock_timestamp(), at, ends, least(at + make_interval(secs => $15::double precision), ends)
   from (select nullif(current_setting('txonce.attempt', true), '')::uuid as token,
                coalesce({epoch} + $12::bigint * {us}, clock_timestamp()) as at) due,
        lateral (select coalesce({epoch} + $13::bigint * {us}, at + make_interval(secs => $14::double precision)) as ends) d
-returning call_attempt is not null`
+returning call_attempt is not null, bell`
 
 // sqlQuick bounds the wait for a row that somebody else is looking at, and lets what begins an attempt not wait for the disk:
 // should it be lost in a crash, the attempt cannot commit.
 const sqlQuick = `select set_config('lock_timeout', '1000', true), set_config('synchronous_commit', 'off', true)`
+
+// sqlFound is what is read of a job whose doorbell rang.
+const sqlFound = `kind, scope, state, attempts, max_attempts, cancel_at is not null,
+       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
+       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
+       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
+       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}`
 
 // sqlBegin begins an attempt, if the job may have one. A first attempt never begins before its time; a later one may, for who
 // rings early has a reason.
@@ -70,15 +77,12 @@ update {schema}.job
        started_at = coalesce(started_at, clock_timestamp()), progress = null, message = '', progress_at = null
  where id = $1::uuid and kind = $4::text and finished_at is null and cancel_at is null
    and (lease_until <= clock_timestamp()) is not false and attempts < max_attempts
-   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())`
+   and (deadline > clock_timestamp()) is not false and (attempts > 0 or run_at <= clock_timestamp())
+returning ` + sqlFound
 
-// sqlLook reads the job, behind sqlBegin: with the attempt that was begun, or why there is none.
+// sqlLook reads the job of which sqlBegin has begun no attempt.
 const sqlLook = `
-select kind, scope, state, (attempt = $2::uuid) is true, attempts, max_attempts, cancel_at is not null,
-       (lease_until > clock_timestamp()) is true, (deadline <= clock_timestamp()) is true,
-       (extract(epoch from greatest(run_at - clock_timestamp(), interval '0')) * 1000000)::bigint,
-       coalesce((extract(epoch from deadline - clock_timestamp()) * 1000000)::bigint, 0),
-       (extract(epoch from created_at) * 1000000)::bigint, call is not null, args, {hex}
+select ` + sqlFound + `
   from {schema}.job
  where id = $1::uuid`
 

@@ -49,8 +49,8 @@ type SubmitOpts struct {
 // SubmitTx submits a job in tx: it exists if and only if tx commits, and may begin a moment later. In the handler of a
 // protected call, with that handler's tx, it commits together with the call's record: the call answers with the handle at
 // once, and so does each retry of it, for as long as the job runs and the call's retention after that. In any other
-// transaction SubmitOpts.Scope is mandatory, and the caller sees to it that one intent submits once. It costs two round
-// trips, and a third where River notifies workers: at most once per queue in 100 ms. opts may be nil.
+// transaction SubmitOpts.Scope is mandatory, and the caller sees to it that one intent submits once. It costs one round
+// trip, and a second one where River notifies workers: at most once per queue in 100 ms. opts may be nil.
 //
 // The errors are ErrScope, ErrArgs, ErrOptions, ErrUnknownKind, ErrOtherTx, ErrNoClient, and those of the database. With any
 // of them, roll tx back.
@@ -77,13 +77,7 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 	if client == nil {
 		return Handle{}, ErrNoClient
 	}
-	hung, err := client.InsertTx(ctx, tx, bell{Job: s.id, kind: def.kind}, s.bell())
-	if err != nil {
-		return Handle{}, explain(ctx, err)
-	}
-	var ofCall bool
-	err = tx.QueryRow(ctx, r.sql.submit, uuidOf(s.id), s.scope, def.kind, s.queue, s.priority, args, s.callID(), s.keepCall(), def.opts.Retention.Seconds(),
-		hung.Job.ID, s.maxAttempts, microseconds(s.runAt), microseconds(s.deadline), secondsOrNone(def.opts.Within), r.cfg.Lease.Seconds()).Scan(&ofCall)
+	ofCall, err := r.insert(ctx, tx, client, s, args)
 	switch {
 	case err != nil:
 		return Handle{}, explain(ctx, err)
@@ -98,6 +92,31 @@ func (r *Runner) submit(ctx context.Context, tx pgx.Tx, def *definition, args []
 	return s.handle(), nil
 }
 
+// insert hangs the doorbell and writes the job. It reports whether the transaction is that of a protected call.
+func (r *Runner) insert(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.Tx], s *order, args []byte) (ofCall bool, err error) {
+	var noted int64
+	read := func(row pgx.Row) error { return row.Scan(&ofCall, &noted) }
+	row := func(hung *int64) []any {
+		return []any{
+			uuidOf(s.id), s.scope, s.kind, s.queue, s.priority, args, s.callID(), s.keepCall(), s.keep.Seconds(),
+			hung, s.maxAttempts, microseconds(s.runAt), microseconds(s.deadline), secondsOrNone(s.within), r.cfg.Lease.Seconds(),
+		}
+	}
+	riding := &ride{Tx: tx, sql: r.sql.submit, args: row(nil), read: read}
+	hung, err := client.InsertTx(ctx, riding, bell{Job: s.id, kind: s.kind}, s.bell())
+	switch {
+	case riding.err != nil: // what River says behind it is a consequence
+		return false, riding.err
+	case err != nil:
+		return false, err
+	case !riding.taken:
+		return ofCall, read(tx.QueryRow(ctx, r.sql.submit, row(&hung.Job.ID)...))
+	case noted != hung.Job.ID: // a trigger of somebody's has taken numbers too
+		_, err = tx.Exec(ctx, r.sql.ring, uuidOf(s.id), hung.Job.ID, r.cfg.Lease.Seconds())
+	}
+	return ofCall, err
+}
+
 // order is a checked submission.
 type order struct {
 	id                    toolcall.ID
@@ -105,6 +124,7 @@ type order struct {
 	scope, queue          string
 	priority, maxAttempts int
 	runAt, deadline       time.Time
+	keep, within          time.Duration
 	call                  *toolcall.Call // whose record waits for the job, if there is one
 }
 
@@ -121,6 +141,7 @@ func (r *Runner) order(ctx context.Context, def *definition, args []byte, opts *
 	s := &order{
 		id: newID(), kind: def.kind, scope: opts.Scope, runAt: opts.RunAt, deadline: opts.Deadline,
 		queue: first(opts.Queue, def.opts.Queue), priority: first(opts.Priority, def.opts.Priority), maxAttempts: first(opts.MaxAttempts, def.opts.MaxAttempts),
+		keep: def.opts.Retention, within: def.opts.Within,
 	}
 	if call, ok := toolcall.FromContext(ctx); ok && !call.Over() {
 		if opts.Scope != "" && opts.Scope != call.Scope {

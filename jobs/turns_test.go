@@ -50,8 +50,8 @@ func (c *watched) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestSubmitTx_J01_CostsTwoRoundTrips, and a third one where River notifies its workers: once per queue and fetch.
-func TestSubmitTx_J01_CostsTwoRoundTrips(t *testing.T) {
+// TestSubmitTx_J01_CostsOneRoundTrip, and a second one where River notifies its workers: once per queue and fetch.
+func TestSubmitTx_J01_CostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	w := &turns{}
 	d := plainly("report", nil)
@@ -69,10 +69,10 @@ func TestSubmitTx_J01_CostsTwoRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = w.take()
-		want := 2
+		want := 1
 		for _, turn := range inner {
 			if turn.Has("pg_notify") {
-				want = 3
+				want = 2
 			}
 		}
 		if most = max(most, want); i > 0 && (len(inner) != want || len(all) != 1) { // the first one asks River's capabilities

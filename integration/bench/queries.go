@@ -42,7 +42,7 @@ create table {app}.tool_idempotency (
 );
 create index on {app}.tool_idempotency (expires_at)`
 
-const sqlDrop = `drop schema if exists {app}, {calls} cascade`
+const sqlDrop = `drop schema if exists {app}, {calls}, {calls}_river cascade`
 
 const sqlEmpty = `truncate {app}.effect, {app}.tool_idempotency, {calls}.call`
 
