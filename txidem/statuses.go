@@ -63,11 +63,7 @@ type inquiry struct {
 
 // read queues the read of the records of all the calls.
 func (a *inquiry) read(b *pgx.Batch) {
-	ids := make([]string, len(a.asks))
-	for i, ask := range a.asks {
-		ids[i] = ask.ID.String()
-	}
-	b.Queue(a.store.sql.readMany, ids, maxAnswer).Query(func(rows pgx.Rows) error {
+	a.queueRead(b).Query(func(rows pgx.Rows) error {
 		a.records = make(map[toolcall.ID]*record)
 		for rows.Next() {
 			var id pgtype.UUID
@@ -79,6 +75,17 @@ func (a *inquiry) read(b *pgx.Batch) {
 		}
 		return rows.Err()
 	})
+}
+
+func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
+	if len(a.asks) == 1 {
+		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer)
+	}
+	ids := make([]string, len(a.asks))
+	for i, ask := range a.asks {
+		ids[i] = ask.ID.String()
+	}
+	return b.Queue(a.store.sql.readMany, ids, maxAnswer)
 }
 
 // missing returns the locks of calls that have no record that the asker may know of.
