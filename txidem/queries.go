@@ -21,6 +21,7 @@ type queries struct {
 	guard       string
 	read        string
 	readMany    string
+	readOne     string
 	forget      string
 	record      string
 	fail        string
@@ -62,6 +63,7 @@ func queriesFor(schema string) queries {
 		guard:       sqlGuard,
 		read:        in(sqlRead),
 		readMany:    in(sqlReadMany),
+		readOne:     in(sqlReadOne),
 		forget:      in(sqlForget),
 		record:      in(sqlRecord),
 		fail:        in(sqlFail),
@@ -148,11 +150,19 @@ const sqlOfRead = `scope, tool, key, fingerprint, canon, fields, state, attempt,
        leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
        set_config('bytea_output', 'hex', true)`
 
-// sqlReadMany is sqlRead for those who ask for many.
-const sqlReadMany = `
-select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `
-  from {schema}.call
+// sqlReadMany is sqlRead for those who ask for many, and sqlReadOne for those who ask for one in the same way: what it costs to plan
+// sqlReadMany depends on how many there are, so that Postgres plans it each time, which takes as long as to read one.
+const (
+	sqlReadMany = sqlReadAs + `
  where id = any($1::text[]::uuid[])`
+
+	sqlReadOne = sqlReadAs + `
+ where id = $1::uuid`
+
+	sqlReadAs = `
+select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `
+  from {schema}.call`
+)
 
 // sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
 // renewed without touching expires_at and its index: as long after it as the claim was to be kept in the beginning.

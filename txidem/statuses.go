@@ -20,7 +20,9 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 		return s.memory.statuses(ctx, asks)
 	}
 	a := &inquiry{store: s, asks: asks, running: make(map[int64]bool)}
-	if err := a.read(ctx, &pgx.Batch{}); err != nil {
+	b := &pgx.Batch{}
+	a.read(b)
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, s.explain(ctx, err)
 	}
 	if missing := a.missing(); len(missing) > 0 {
@@ -59,13 +61,9 @@ type inquiry struct {
 	synchronous bool
 }
 
-// read reads the records of all the calls, behind what is on b.
-func (a *inquiry) read(ctx context.Context, b *pgx.Batch) error {
-	ids := make([]string, len(a.asks))
-	for i, ask := range a.asks {
-		ids[i] = ask.ID.String()
-	}
-	b.Queue(a.store.sql.readMany, ids, maxAnswer).Query(func(rows pgx.Rows) error {
+// read queues the read of the records of all the calls.
+func (a *inquiry) read(b *pgx.Batch) {
+	a.queueRead(b).Query(func(rows pgx.Rows) error {
 		a.records = make(map[toolcall.ID]*record)
 		for rows.Next() {
 			var id pgtype.UUID
@@ -77,7 +75,17 @@ func (a *inquiry) read(ctx context.Context, b *pgx.Batch) error {
 		}
 		return rows.Err()
 	})
-	return a.store.pool.SendBatch(ctx, b).Close()
+}
+
+func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
+	if len(a.asks) == 1 {
+		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer)
+	}
+	ids := make([]string, len(a.asks))
+	for i, ask := range a.asks {
+		ids[i] = ask.ID.String()
+	}
+	return b.Queue(a.store.sql.readMany, ids, maxAnswer)
 }
 
 // missing returns the locks of calls that have no record that the asker may know of.
@@ -104,7 +112,9 @@ func (a *inquiry) look(ctx context.Context, locks []int64) error {
 		})
 		return err
 	})
-	err := a.read(ctx, b)
+	a.read(b)
+	b.Queue("commit") // a connection that is given back in a transaction is closed by the pool
+	err := a.store.pool.SendBatch(ctx, b).Close()
 	if err == nil && standby {
 		return &OutcomeUnknownError{Err: errStandby}
 	}

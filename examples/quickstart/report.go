@@ -105,6 +105,7 @@ func (r *report) writeTable(w io.Writer) {
 	_, _ = fmt.Fprint(w, `
   calls: tools/call requests that reached the server. answers lost: those of its answers that did not reach the agent.
   replays, in progress: as the server answered, lost or not. effects: rows in the database.
+  statement_status only reads: with it the agent asks for the jobs that build_statement was answered with.
 `)
 }
 
