@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// networked is setup with a network that the test can break.
-func networked(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *network) {
+// wired is setup with a network that the test can break.
+func wired(t *testing.T, cfg *Config, definitions ...Registered) (*fixture, *network) {
 	t.Helper()
 	net := &network{}
 	f := setup(t, still(), definitions...)
@@ -69,7 +69,7 @@ func TestLease_J04_OutlivesConnections(t *testing.T) {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", nil)
-			f, net := networked(t, &Config{Lease: 8 * time.Second, Sweep: time.Hour}, d)
+			f, net := wired(t, &Config{Lease: 8 * time.Second, Sweep: time.Hour}, d)
 			quiet := &fixture{t: t, pool: dbtest.PoolAt(t, f.pool.Config().ConnString(), nil)} // on a network of its own
 			id := submit(f, d, in{Label: "a"}, nil)
 			before := len(net.all())

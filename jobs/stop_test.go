@@ -288,8 +288,9 @@ func (c *gatedConn) Read(b []byte) (int, error) {
 func TestStop_J09_InTheMiddleOfABeginning(t *testing.T) {
 	t.Parallel()
 	g := newGate("attempts = attempts + 1")
-	d := Define("report", func(ctx context.Context, job *Job[in]) (Commit[out], error) {
-		return commits(job.Args.Label), ctx.Err()
+	d := Define("report", func(ctx context.Context, _ *Job[in]) (Commit[out], error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}, &Options{MaxAttempts: 1})
 	stopping := make(chan struct{})
 	cfg := unhurried()

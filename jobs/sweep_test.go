@@ -245,7 +245,7 @@ func plans(q queries) map[string]plan {
 	set := `array[` + id + `,` + id + `]`
 	return map[string]plan{
 		"begin":      {q.begin, []string{id, token, `8`, `'plain'`}},
-		"look":       {q.look, []string{id, token}},
+		"look":       {q.look, []string{id}},
 		"beat":       {q.beat, []string{set, set, `8`, `array[0.5,null]::text[]`, `array['a','b']`}},
 		"lock":       {q.lock, []string{id, token}},
 		"done":       {q.done, []string{id, `''`}},

@@ -48,6 +48,20 @@
 //
 // Then expired records are loaded into the largest table and swept at once, beside calls; then the sweeper finds nothing.
 // In the end the rows of all tables are counted: what was loaded and called, less what was swept.
+//
+// # Jobs
+//
+// "bench jobs" compares package jobs with what one would write with River alone: InsertTx in a transaction with nothing
+// else, and a worker that writes the effect and calls JobCompleteTx in one transaction. Both have the effect of the shapes above
+// (one row), the same arguments, pool, River tables and fetch settings, and a client of their own in this process. The sides
+// take turns, half a second each, which begin with empty tables and a CHECKPOINT and end when River has written down the end
+// of each job; then effects and jobs are counted.
+//
+//   - Rates: there are four jobs for each worker at any time, one of which is worked. What is counted is jobs that end, so
+//     that submissions are part of it.
+//   - Times: one job at a time, with pauses, since River notifies workers no more often than they fetch. Times are of this
+//     process: the work begins where the worker's function does, and has ended when that of River returns.
+//   - Calls: what a submission costs [txidem.Run], whose handler does nothing else, against one that writes a row, on both links.
 package main
 
 import (
