@@ -191,6 +191,21 @@ func TestFollow_S03_LeavingAndComing(t *testing.T) {
 	})
 }
 
+// TestFollow_S03_EndOfAnEarlierLoopIsNotTold: it was asked under a context that has ended, and somebody else waits by now.
+func TestFollow_S03_EndOfAnEarlierLoopIsNotTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.set(scope, running(0))
+		r := readerOf(time.Second, f)
+		first := startWaiting(t.Context(), r, 1, time.Second+20*time.Millisecond)
+		f.change(func() { f.gate = func(int) { time.Sleep(50 * time.Millisecond) } })
+		first.are(t, toolcall.StateRunning) // while its loop looks
+		f.change(func() { f.gate = nil })
+		startWaiting(t.Context(), r, 1, 40*time.Millisecond).are(t, toolcall.StateRunning)
+	})
+}
+
 // TestFollow_S03_ChangesInThisProcessAreSeenAtOnce, however rarely it looks for others.
 func TestFollow_S03_ChangesInThisProcessAreSeenAtOnce(t *testing.T) {
 	t.Parallel()
