@@ -41,7 +41,7 @@ var (
 // TestCrashJobs_J01_J02_J06_J07_KilledAtEveryStep runs the program as people do.
 func TestCrashJobs_J01_J02_J06_J07_KilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	kills := "35"
+	kills := "28"
 	if testing.Short() {
 		kills = "14"
 	}
