@@ -178,3 +178,28 @@ func TestLease_J07_CancelledAttemptThatDoesNotReturnIsOver(t *testing.T) {
 	nobody(f, visits)
 	f.effectsBy(map[string][]string{})
 }
+
+// TestLease_J04_CommitOfOneDoesNotDelayTheRenewalOfAnother: the row of the one is locked for as long as that takes.
+func TestLease_J04_CommitOfOneDoesNotDelayTheRenewalOfAnother(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "stepwise", nil)
+	f := setup(t, &Config{Lease: 2 * time.Second, Sweep: time.Hour}, d)
+	commits, computes := submit(f, d, in{Label: "commits"}, nil), submit(f, d, in{Label: "computes"}, nil)
+	first, second := ring(f, f.Runner, d, commits), (<-chan error)(nil)
+	committing := begun(f, visits)
+	committing.enters(f)
+	second = ring(f, f.Runner, d, computes)
+	computing := begun(f, visits)
+	lease := func() time.Time {
+		return get[time.Time](f, `select lease_until from txonce.job where id = $1`, uuidOf(computes))
+	}
+	for range 3 {
+		last := lease()
+		f.eventually("the lease is renewed", func() bool { return lease().After(last) })
+	}
+	committing.commits(nil)
+	f.hears("the first doorbell", first, isNil)
+	computing.goesOn(f)
+	f.hears("the second doorbell", second, isNil)
+	f.effectsBy(map[string][]string{"commits": {"1"}, "computes": {"1"}})
+}
