@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"txidem/mcpidem/intent":   {module + "/internal/idemkey", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"txidem/txidemtest":       {module + "/toolcall", module + "/txidem", module + "/internal/pgturns", "github.com/jackc/pgx/v5/..."},
 	"jobs":                    {module + "/toolcall", module + "/internal/handlertx", module + "/internal/sideconn", "github.com/jackc/pgx/v5/...", "github.com/riverqueue/river", "github.com/riverqueue/river/rivertype", "github.com/riverqueue/river/riverdriver/riverpgxv5"},
+	"statustool":              {module + "/toolcall", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/google/jsonschema-go/jsonschema"},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/...", "github.com/riverqueue/river/rivermigrate", "github.com/riverqueue/river/riverdriver/riverpgxv5"},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},
 	"internal/idemkey":        {},

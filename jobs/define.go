@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -93,7 +94,7 @@ func Define[In, Out any](name string, work func(ctx context.Context, job *Job[In
 	if opts == nil {
 		opts = &Options{}
 	}
-	d := &Definition[In, Out]{def: &definition{kind: name, opts: opts.withDefaults()}}
+	d := &Definition[In, Out]{def: &definition{kind: name, opts: opts.withDefaults(), out: reflect.TypeFor[Out]()}}
 	d.def.run = func(ctx context.Context, a *attempt) (commit, error) {
 		job := &Job[In]{ID: a.id, Scope: a.scope, Attempt: a.number, MaxAttempts: a.max, SubmittedAt: a.submittedAt, attempt: a}
 		if err := json.Unmarshal(a.args, &job.Args); err != nil {
@@ -157,6 +158,7 @@ func (d *Definition[In, Out]) registered() (*definition, error) {
 type definition struct {
 	kind string
 	opts Options
+	out  reflect.Type // what it answers with
 	run  func(context.Context, *attempt) (commit, error)
 }
 

@@ -459,6 +459,7 @@ func TestFence_J02_EndIsTheAttempts(t *testing.T) {
 // TestFence_J02_DefaultIsolationDoesNotMatter: where transactions are stricter by default, to wait for a row is no error.
 func TestFence_J02_DefaultIsolationDoesNotMatter(t *testing.T) {
 	t.Parallel()
+	dbtest.SkipPooled(t, "a pooler takes no such setting from a client")
 	begin := func(t *testing.T) (*fixture, toolcall.ID, *visit, <-chan error) {
 		d, visits := stepwise(t, "stepwise", nil)
 		f := setup(t, still(), d)

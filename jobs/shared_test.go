@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -191,7 +192,12 @@ func TestShared_J10_TwoApplicationsInOneDatabase(t *testing.T) {
 	t.Parallel()
 	ours, theirs := plainly("report", nil), Define("report", func(context.Context, *Job[in]) (Commit[out], error) { return commits("theirs"), nil }, nil)
 	f := setup(t, nil, ours)
-	if err := migrations.Up(t.Context(), f.pool, &migrations.Config{Schema: "other"}); err != nil {
+	direct, err := pgxpool.New(t.Context(), f.pool.Config().ConnString()) // migrations do not go through a pooler
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := migrations.Up(t.Context(), direct, &migrations.Config{Schema: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := quick()

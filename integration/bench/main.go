@@ -5,6 +5,7 @@
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
+//	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -107,6 +108,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "growth", beginGrowth, args[1:]
 		case "jobs":
 			name, begin, args = "bench-jobs", beginJobs, args[1:]
+		case "status":
+			name, begin, args = "bench-status", beginStatus, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)

@@ -41,6 +41,8 @@ type Adapter struct {
 
 	mu         sync.Mutex
 	tools      map[string]class
+	guarded    []*mcp.Tool // in the order in which they were added
+	onTool     []func(*mcp.Tool) error
 	statusTool string
 }
 

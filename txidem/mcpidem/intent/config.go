@@ -31,7 +31,7 @@ type Config struct {
 	// StatusTool is the server's tool that tells what became of a call, if the server has one. It is asked after an attempt whose
 	// outcome is not known, with the arguments tool and idempotency_key, and answers in structuredContent with state, a
 	// toolcall.State: "running" is waited for (retry_after_seconds, if it is there), "expired" ends the call with [ErrExpired],
-	// behind every other one the call is made again. txidem.Store.Status has what it needs. Defaults to none: the call is
+	// behind every other one the call is made again. Package statustool makes such a tool. Defaults to none: the call is
 	// repeated without asking.
 	StatusTool string
 
