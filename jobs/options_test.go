@@ -58,7 +58,7 @@ func TestOptions_J06_Deadline(t *testing.T) {
 			t.Errorf("%s: %+v at %v, the deadline was %v", label, s.Failure, s.FinishedAt, s.Job.Deadline)
 		}
 	}
-	if cause := <-causes; !errors.Is(cause, ErrDeadline) {
+	if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrDeadline) {
 		t.Errorf("the attempt heard %v, want ErrDeadline", cause)
 	}
 	f.effectsAre(map[string]int{})
@@ -247,7 +247,7 @@ func TestOptions_J06_Timeout(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %s", label, s.Failure, s.Job, f.lastError(id))
 		}
 		for range 2 {
-			if cause := <-causes; !errors.Is(cause, ErrTimeout) {
+			if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrTimeout) {
 				t.Errorf("%s: the attempt heard %v, want ErrTimeout", label, cause)
 			}
 		}

@@ -40,7 +40,8 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 	statuses := make([]toolcall.Status, len(asks))
 	for i, ask := range asks {
 		var err error
-		if statuses[i], err = s.statusByID(ctx, ask, a.records[ask.ID], a.running[s.lockFor(ask.Scope, ask.ID)]); err != nil {
+		running := len(a.running) > 0 && a.running[s.lockFor(ask.Scope, ask.ID)]
+		if statuses[i], err = s.statusByID(ctx, ask, a.records[ask.ID], running); err != nil {
 			return nil, err
 		}
 	}
@@ -79,13 +80,21 @@ func (a *inquiry) read(b *pgx.Batch) {
 
 func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
 	if len(a.asks) == 1 {
-		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer)
+		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer, scopeIn(a.asks[0]))
 	}
-	ids := make([]string, len(a.asks))
+	ids, scopes := make([]string, len(a.asks)), make([]string, len(a.asks))
 	for i, ask := range a.asks {
-		ids[i] = ask.ID.String()
+		ids[i], scopes[i] = ask.ID.String(), scopeIn(ask)
 	}
-	return b.Queue(a.store.sql.readMany, ids, maxAnswer)
+	return b.Queue(a.store.sql.readMany, ids, maxAnswer, scopes)
+}
+
+// scopeIn returns the scope as Postgres takes it. No record has the empty one.
+func scopeIn(ask toolcall.Ask) string {
+	if checkName(ask.Scope) != nil {
+		return ""
+	}
+	return ask.Scope
 }
 
 // missing returns the locks of calls that have no record that the asker may know of.
@@ -101,20 +110,16 @@ func (a *inquiry) missing() (locks []int64) {
 // look reads the locks first and the records second, as Status does: one read of the locks for all.
 func (a *inquiry) look(ctx context.Context, locks []int64) error {
 	var standby bool
+	var held []int64
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")
-	b.Queue(sqlStandby).QueryRow(func(row pgx.Row) error { return row.Scan(&standby) })
-	b.Queue(sqlRunningMany, locks).Query(func(rows pgx.Rows) error {
-		var lock int64
-		_, err := pgx.ForEachRow(rows, []any{&lock}, func() error {
-			a.running[lock] = true
-			return nil
-		})
-		return err
-	})
+	b.Queue(sqlRunningMany, locks).QueryRow(func(row pgx.Row) error { return row.Scan(&standby, &held) })
 	a.read(b)
 	b.Queue("commit") // a connection that is given back in a transaction is closed by the pool
 	err := a.store.pool.SendBatch(ctx, b).Close()
+	for _, lock := range held {
+		a.running[lock] = true
+	}
 	if err == nil && standby {
 		return &OutcomeUnknownError{Err: errStandby}
 	}

@@ -60,7 +60,7 @@ func (e *ears) prepare(s *statusBench, cfg *jobs.Config, definition jobs.Registe
 		return err
 	}
 	e.handler, err = statustool.Handler(&statustool.HandlerConfig{Scope: scopeOf, MaxWait: patience},
-		&lookedAt{e.store, &e.looks}, &lookedAt{e.runner, &e.looks})
+		&lookedAtStore{e.store, &e.looks}, &lookedAtRunner{e.runner, &e.looks})
 	return err
 }
 
@@ -78,17 +78,23 @@ func (e *ears) wait(ctx context.Context, id toolcall.ID) error {
 
 func (e *ears) conns() int { return int(e.opened.most.Load()) }
 
-// lookedAt is a source that counts how often it is asked.
-type lookedAt struct {
-	toolcall.Source
+// lookedAtStore and lookedAtRunner are sources that count how often they are asked, and are what they are otherwise.
+type lookedAtStore struct {
+	*txidem.Store
 	looks *looks
 }
 
-func (l *lookedAt) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
-	began := time.Now()
-	statuses, err := l.Source.Statuses(ctx, asks)
-	l.looks.add(time.Since(began))
-	return statuses, err
+func (l *lookedAtStore) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	return l.looks.at(ctx, l.Store, asks)
+}
+
+type lookedAtRunner struct {
+	*jobs.Runner
+	looks *looks
+}
+
+func (l *lookedAtRunner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	return l.looks.at(ctx, l.Runner, asks)
 }
 
 // looks are questions to sources.
@@ -102,11 +108,14 @@ type lookCount struct {
 	took time.Duration
 }
 
-func (l *looks) add(took time.Duration) {
+func (l *looks) at(ctx context.Context, source toolcall.Source, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	began := time.Now()
+	statuses, err := source.Statuses(ctx, asks)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n++
-	l.took += took
+	l.took += time.Since(began)
+	return statuses, err
 }
 
 func (l *looks) now() lookCount {
