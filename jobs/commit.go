@@ -171,6 +171,8 @@ func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *
 		return fmt.Errorf("%w (%w): %w", endedTx(), ErrEndedTx, errors.Join(err))
 	case hasCode(ours, codeNotOurs):
 		return ErrLeaseLost
+	case hasCode(ours, codeOverdue):
+		return ErrDeadline
 	case conn.Conn().IsClosed() || err == nil || conn.Conn().PgConn().TxStatus() == 'I' && !errors.As(err, new(*pgconn.PgError)):
 		return r.resolve(ctx, a, errors.Join(err)) // in the last case it has ended, and the server did not say no
 	case hasCode(err, codeSerialization, codeDeadlock):
