@@ -204,6 +204,9 @@ func apart(call func() error) error {
 			}
 		}()
 		err := call()
+		if err != nil {
+			_ = err.Error() // one that panics, such as a nil pointer in an error, does so here
+		}
 		returned = true
 		done <- err
 	}()

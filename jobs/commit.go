@@ -72,7 +72,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		return err
 	}
 	if len(answer) > a.def.opts.MaxAnswer {
-		return tooLarge(len(answer), a.def.opts.MaxAnswer)
+		return left(ctx, conn, watch, tooLarge(len(answer), a.def.opts.MaxAnswer))
 	}
 	return r.finish(ctx, conn, a, queued, answer)
 }
