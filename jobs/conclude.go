@@ -20,6 +20,7 @@ func (r *Runner) conclude(ctx context.Context, a *attempt, err error) error {
 	if err == nil {
 		return nil
 	}
+	stopping := errors.Is(context.Cause(ctx), ErrStopping)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	log := r.log.With("kind", a.def.kind, "job", a.id, "attempt", a.number)
@@ -40,7 +41,7 @@ func (r *Runner) conclude(ctx context.Context, a *attempt, err error) error {
 	case errors.Is(err, ErrDeadline):
 		log.InfoContext(ctx, "jobs: the deadline of a job has passed", "error", err)
 		return r.end(ctx, a, toolcall.StateFailed, overdue(), err, river.JobCancel(a.told(err)))
-	case errors.Is(err, ErrStopping):
+	case stopping && errors.Is(err, ErrStopping): // and not because the work says so
 		log.InfoContext(ctx, "jobs: a job is handed back, since the runner stops")
 		return r.retry(ctx, a, 1, 0, err, fmt.Errorf("%w: %w", ErrStopping, context.Canceled))
 	case a.number >= a.max:

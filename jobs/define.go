@@ -50,7 +50,8 @@ func (j *Job[In]) Progress(fraction float64, message string) {
 
 // Options say how jobs of one kind are worked. The zero value of a field means its default.
 type Options struct {
-	// Queue is the queue that jobs wait in, for workers of runners that have it in Config.Queues. Defaults to "default".
+	// Queue is the queue that jobs wait in, for workers of runners that have it in Config.Queues. A kind whose queue no started
+	// runner works waits, without an error. Defaults to "default".
 	Queue string
 
 	// Priority is 1, the most urgent, to 4. Defaults to 1.

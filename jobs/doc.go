@@ -42,6 +42,10 @@
 //	does not commit before the deadline    failed                                      rolled back
 //	ends its transaction by SQL            failed, not repeated                        what it committed stays
 //
+// A worker that is frozen or cut off inside its commit half keeps the job's row until Postgres ends its transaction, at most
+// Options.CommitTimeout (30 s) after its last statement; until then nobody else begins the job, and Cancel returns ErrBusy. One
+// that is killed does not: its connection closes.
+//
 // A state that is succeeded, failed or cancelled never changes, and is never told of a job before it is so. Nothing of a job is
 // told to another scope. The compute half holds no connection and no transaction.
 //
@@ -70,6 +74,8 @@
 //   - Arguments at most [Config].MaxArgs (1 MiB), results at most 16 MiB, both as JSON in the table. A scope has at most 255
 //     bytes, the message of a report 500.
 //   - A kind that no started process knows stays queued, until its deadline if it has one and a process knows it then.
+//   - Store.Forget and Store.ForgetScope of txidem leave jobs alone: their arguments and results stay until Options.Retention is
+//     over. A Codec of the store does not apply to them.
 //   - With a queue of many thousand jobs, a doorbell that was lost is missed late: the sweeper of a process looks at 500 waiting
 //     jobs each Sweep. Jobs that run are looked at first.
 //   - River moves scheduled jobs, and pauses of more than 5 s, each 5 s, where a client leads the queue.

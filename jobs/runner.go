@@ -75,6 +75,7 @@ type Runner struct {
 	running bool
 	stop    context.CancelFunc
 	done    chan struct{} // the sweeper has ended
+	stopped chan struct{} // while Stop is under way; closed when it is done
 }
 
 // New makes a runner for the definitions on the pool. It does not connect and starts nothing. cfg may be nil. It returns an
@@ -113,9 +114,6 @@ func (r *Runner) register(registered Registered) error {
 	}
 	if r.kinds[def.kind] != nil {
 		return fmt.Errorf("jobs: two definitions are called %q; give one of them another name", def.kind)
-	}
-	if _, worked := r.cfg.Queues[def.opts.Queue]; !worked && r.cfg.Workers == nil {
-		r.log.Debug("jobs: this process works no jobs of the kind: its queue is not in Config.Queues", "kind", def.kind, "queue", def.opts.Queue)
 	}
 	r.kinds[def.kind] = def
 	r.names = append(r.names, def.kind)
@@ -160,6 +158,7 @@ func (r *Runner) Start(ctx context.Context) error {
 			return explain(ctx, err)
 		}
 	}
+	r.warnIdle(ctx)
 	r.running, r.stop, r.done = true, stop, make(chan struct{})
 	go func() {
 		defer close(r.done)
@@ -168,33 +167,62 @@ func (r *Runner) Start(ctx context.Context) error {
 	return nil
 }
 
+// warnIdle tells of kinds that this process submits, perhaps, and does not work: somebody has to.
+func (r *Runner) warnIdle(ctx context.Context) {
+	for _, name := range r.names {
+		queue := r.kinds[name].opts.Queue
+		if _, worked := r.cfg.Queues[queue]; r.own && !worked {
+			r.log.WarnContext(ctx, "jobs: this runner does not work the queue of a kind that it knows; see that another one does, or name it in Config.Queues", "kind", name, "queue", queue)
+		}
+	}
+}
+
 var _ toolcall.Source = (*Runner)(nil)
 
 // Stop takes no more jobs and waits for those that run. When ctx ends first, it cancels them (with [ErrStopping] as the
 // cause) and hands them back: they run elsewhere at once, and the attempt does not count. It returns when no attempt runs any
-// more, with ctx's error if they had to be cancelled. A stopped runner still submits, and can be started again.
+// more, so work that does not heed its context is waited for, with ctx's error if they had to be cancelled. It may be called
+// again meanwhile, with less patience. A stopped runner still submits, and can be started again.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !r.running {
+		r.mu.Unlock()
 		return nil
 	}
-	var err error
-	if client := r.client.Load(); r.own {
-		if err = client.Stop(ctx); err != nil {
-			err = errors.Join(err, client.StopAndCancel(context.WithoutCancel(ctx)))
-		}
+	if r.stopped == nil {
+		r.stopped = make(chan struct{})
+		go r.windUp(r.stopped)
+	}
+	stopped := r.stopped
+	r.mu.Unlock()
+	if !r.own { // what runs is the application's client's
+		<-stopped
+		return nil
+	}
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	err := errors.Join(ctx.Err(), r.client.Load().StopAndCancel(context.WithoutCancel(ctx)))
+	<-stopped
+	return fmt.Errorf("jobs: attempts were cancelled and handed back: %w", err)
+}
+
+// windUp ends what Start has begun, when nothing runs any more.
+func (r *Runner) windUp(stopped chan struct{}) {
+	if r.own {
+		_ = r.client.Load().Stop(context.Background()) // it fails with its context only
 	}
 	r.stop()
 	<-r.done
 	if r.own { // else attempts may be running
 		r.beats.over.Wait()
 	}
-	r.running = false
-	if err != nil {
-		return fmt.Errorf("jobs: attempts were cancelled and handed back: %w", err)
-	}
-	return nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running, r.stopped = false, nil
+	close(stopped)
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,45}$`)

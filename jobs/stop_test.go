@@ -105,11 +105,9 @@ func TestStop_J09_WaitsForWhatRuns(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- f.Stop(t.Context()) }()
 	f.eventually("it is stopping", func() bool {
-		if f.mu.TryLock() {
-			f.mu.Unlock()
-			return false
-		}
-		return true
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.Runner.stopped != nil
 	})
 	s.say(0.5, "still here") // leases are renewed and reports are written
 	f.reported(first, 0.5, "still here")
@@ -314,5 +312,47 @@ func TestStop_J09_InTheMiddleOfABeginning(t *testing.T) {
 	}
 	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 {
 		t.Errorf("%+v, %+v; want it to be handed back", s, s.Job)
+	}
+}
+
+// TestStop_J09_WithLessPatience: a second Stop need not wait for as long as the first.
+func TestStop_J09_WithLessPatience(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	d := Define("report", func(ctx context.Context, _ *Job[in]) (Commit[out], error) {
+		close(began)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, nil)
+	f := setup(t, unhurried(), d)
+	if err := f.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := submit(f, d, in{}, nil)
+	<-began
+	patient := make(chan error, 1)
+	go func() { patient <- f.Stop(context.Background()) }()
+	if err := f.Stop(over(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second: %v", err)
+	}
+	if err := <-patient; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if err := f.Stop(t.Context()); err != nil {
+		t.Errorf("a third, when all is over: %v", err)
+	}
+	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 {
+		t.Errorf("%+v, %+v; want it to be handed back", s, s.Job)
+	}
+}
+
+// TestStop_J06_WorkThatSaysSo: it is the runner that stops, and not the work; an error of the work's is one that counts.
+func TestStop_J06_WorkThatSaysSo(t *testing.T) {
+	t.Parallel()
+	d := Define("report", func(context.Context, *Job[in]) (Commit[out], error) { return nil, ErrStopping }, &Options{MaxAttempts: 1})
+	f := setup(t, unhurried(), d)
+	f.start(f.Runner)
+	if s := f.await(submit(f, d, in{}, nil), toolcall.StateFailed); s.Failure.Code != CodeAttemptsExhausted {
+		t.Errorf("%+v", s.Failure)
 	}
 }
