@@ -246,7 +246,11 @@ func TestAttempts_J06_FailEndsAtOnce(t *testing.T) {
 			if strings.Contains(label, "timeout") {
 				opts.Timeout = 100 * time.Millisecond
 			}
-			d := Define("fails", func(ctx context.Context, _ *Job[in]) (Commit[any], error) { return end(ctx) }, opts)
+			calls := 0
+			d := Define("fails", func(ctx context.Context, _ *Job[in]) (Commit[any], error) {
+				half, err := end(ctx)
+				return func(ctx context.Context, tx pgx.Tx) (any, error) { calls++; return half(ctx, tx) }, err
+			}, opts)
 			f := setup(t, still(), d)
 			id := submit(f, d, in{}, nil)
 			if err := f.answer(t.Context(), d.def, id); !isCancel(err) {
@@ -259,6 +263,9 @@ func TestAttempts_J06_FailEndsAtOnce(t *testing.T) {
 			var failure *toolcall.Failure
 			if _, err := d.Result(s); !errors.As(err, &failure) || failure.Code != "no" {
 				t.Errorf("Result gives %v", err)
+			}
+			if calls > 1 {
+				t.Errorf("the commit half was called %d times", calls)
 			}
 			f.effectsAre(map[string]int{})
 		})

@@ -523,6 +523,7 @@ func TestFence_J07_CancelledJobWhoseAttemptFailsWaitsForNoOther(t *testing.T) {
 	}
 	v.computes(errors.New("no luck"))
 	receive(f, "the doorbell", bell)
+	f.exec(`truncate txonce_river.river_job`) // where it was cancelled as well
 	f.sweeps(f.Runner)
 	if state := get[string](f, `select state from txonce.job`); state != string(toolcall.StateCancelled) {
 		t.Errorf("the job is %s", state)
