@@ -35,10 +35,8 @@ func TestAsk_S03_QuestionsTravelTogether(t *testing.T) {
 		close(open)
 		w.are(t, toolcall.StateSucceeded)
 		late.are(t, toolcall.StateSucceeded)
-		calls := f.asked()
-		slices.Sort(calls)
-		if !slices.Equal(calls, []int{1, 1, 501, 1000, 1000}) {
-			t.Errorf("asked %v", calls)
+		if calls := f.asked(); len(calls) > lanes+4 || slices.Max(calls) != mostAsks || f.peak > lanes {
+			t.Errorf("asked %v, %d at a time", calls, f.peak)
 		}
 	})
 }

@@ -151,13 +151,14 @@ const sqlOfRead = `scope, tool, key, fingerprint, canon, fields, state, attempt,
        set_config('bytea_output', 'hex', true)`
 
 // sqlReadMany is sqlRead for those who ask for many, and sqlReadOne for those among them who ask for one: Postgres plans
-// sqlReadMany anew each time, since the best plan depends on how many there are, and that takes longer than to read one.
+// sqlReadMany anew each time, since the best plan depends on how many there are, and that takes longer than to read one. A record
+// of another scope is not read: how large it is could be told by the time.
 const (
 	sqlReadMany = sqlReadAs + `
- where id = any($1::text[]::uuid[])`
+  join (select distinct * from unnest($1::text[]::uuid[], $3::text[]) as a (id, scope)) ask using (id, scope)`
 
 	sqlReadOne = sqlReadAs + `
- where id = $1::uuid`
+ where id = $1::uuid and scope = $3::text`
 
 	sqlReadAs = `
 select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `

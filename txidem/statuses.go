@@ -80,13 +80,21 @@ func (a *inquiry) read(b *pgx.Batch) {
 
 func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
 	if len(a.asks) == 1 {
-		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer)
+		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer, scopeIn(a.asks[0]))
 	}
-	ids := make([]string, len(a.asks))
+	ids, scopes := make([]string, len(a.asks)), make([]string, len(a.asks))
 	for i, ask := range a.asks {
-		ids[i] = ask.ID.String()
+		ids[i], scopes[i] = ask.ID.String(), scopeIn(ask)
 	}
-	return b.Queue(a.store.sql.readMany, ids, maxAnswer)
+	return b.Queue(a.store.sql.readMany, ids, maxAnswer, scopes)
+}
+
+// scopeIn returns the scope as Postgres takes it. No record has the empty one.
+func scopeIn(ask toolcall.Ask) string {
+	if checkName(ask.Scope) != nil {
+		return ""
+	}
+	return ask.Scope
 }
 
 // missing returns the locks of calls that have no record that the asker may know of.

@@ -29,30 +29,42 @@ func (s *statusBench) report(w io.Writer, took time.Duration) error {
 }
 
 const (
-	readsHead = "\n%-35s %9s  %-18s %11s %11s\n"
-	readsLine = "%-35s %9.0f  %-18s %8s us %8s us\n"
+	readsHead = "\n%-35s %9s  %-18s %10s %10s %10s\n"
+	readsLine = "%-35s %9.0f  %-18s %7s us %7s us %10s\n"
 	wakesHead = "\n%-35s %9s %9s %9s %9s %9s %6s\n"
 	wakesLine = "%-35s %6.1f ms %6.1f ms %6.1f ms %9.1f %6.1f ms %6d\n"
 )
 
 func (s *statusBench) readsTable(w io.Writer) {
-	fmt.Fprintf(w, readsHead, fmt.Sprintf("%d workers, one call each", mostWorkers), "reads/s", "to the row alone", "CPU client", "CPU server")
+	fmt.Fprintf(w, readsHead, fmt.Sprintf("%d workers, one call each", mostWorkers), "reads/s", "to the row alone", "client", "server", "CPUs allow")
 	for i, kind := range s.kinds {
 		fmt.Fprintf(w, readsLine, kind.name, s.rate(i), ratioOf(s.of(i, readSample.perSecond), s.of(readRow, readSample.perSecond)),
-			micros(median(s.of(i, readSample.ofClient))), micros(median(s.of(i, readSample.ofServer))))
+			known(s.of(i, readSample.ofClient), 1e-3), known(s.of(i, readSample.ofServer), 1e-3), s.allowed(i))
 	}
+	fmt.Fprintf(w, "\nClient and server are the CPU time of a read; what the CPUs allow is what they could do if nothing else had to be done.\n")
 }
 
 func (r readSample) perSecond() float64 { return r.rate }
 func (r readSample) ofClient() float64  { return r.client }
 func (r readSample) ofServer() float64  { return r.server }
 
-// micros writes nanoseconds, where they are known.
-func micros(ns float64) string {
-	if !cpuKnown || ns == 0 {
+func (r readSample) ofBoth() float64 { return r.client + r.server }
+
+// known writes a median where the server's part of it could be measured.
+func known(numbers []float64, unit float64) string {
+	if m := median(numbers); cpuKnown && m > 0 {
+		return fmt.Sprintf("%.0f", m*unit)
+	}
+	return "?"
+}
+
+// allowed is how many reads there would be in a second of all CPUs.
+func (s *statusBench) allowed(kind int) string {
+	all, server := s.of(kind, readSample.ofBoth), s.of(kind, readSample.ofServer)
+	if median(server) == 0 {
 		return "?"
 	}
-	return fmt.Sprintf("%.0f", ns/1000)
+	return known([]float64{float64(runtime.NumCPU()) * 1e9 / median(all)}, 1)
 }
 
 func (s *statusBench) of(kind int, number func(readSample) float64) []float64 {

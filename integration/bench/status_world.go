@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
@@ -22,23 +23,19 @@ type world struct {
 	there      *ears // where nothing but waiting is done
 	definition *jobs.Definition[jobArgs, receipt]
 	board      *board
-	gates      chan (<-chan struct{}) // holds the gate of the cell that is measured
-	link       *link                  // for effects
+	run        atomic.Pointer[wakeRun] // whose jobs are worked
+	link       *link                   // for effects
 }
 
 const (
-	// fewConns is the size of the pool on which they wait.
-	fewConns = 10
-	// manyConns is that of the pool on which the work is done.
-	manyConns = 32
-	// jobWorkers is how many jobs are under way at a time, so that one is ready for each that is to end.
-	jobWorkers = 64
-	// submitted is how many jobs are submitted in one transaction.
-	submitted = 100
+	fewConns   = 10  // of the pool on which they wait
+	manyConns  = 32  // of the pool on which the work is done
+	jobWorkers = 64  // jobs under way at a time, so that one is ready for each that is to end
+	perSubmit  = 100 // jobs that are submitted in one transaction
 )
 
 func openWorld(ctx context.Context, s *statusBench) (_ *world, err error) {
-	w := &world{bench: s, board: &board{}, gates: make(chan (<-chan struct{}), 1), link: &link{sql: s.db.sql}}
+	w := &world{bench: s, board: &board{}, link: &link{sql: s.db.sql}}
 	w.definition = jobs.Define("refund_slowly", w.work, nil)
 	defer func() {
 		if err != nil {
@@ -81,10 +78,8 @@ func (w *world) ears(c *wakeCell) *ears {
 // work is a job that takes until it may end.
 func (w *world) work(ctx context.Context, job *jobs.Job[jobArgs]) (jobs.Commit[receipt], error) {
 	w.board.begins(ctx, job.Args.Number)
-	gate := <-w.gates
-	w.gates <- gate
 	select {
-	case <-gate:
+	case <-w.run.Load().gate:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -96,11 +91,7 @@ func (w *world) errands(ctx context.Context, c *wakeCell, r *wakeRun) (next func
 	if c.calls {
 		return func(ctx context.Context) (*errand, error) { return w.call(ctx, r) }, func(context.Context) error { return nil }, nil
 	}
-	select {
-	case <-w.gates: // of the cell before
-	default:
-	}
-	w.gates <- r.gate
+	w.run.Store(r)
 	o := w.bench.options
 	all, err := w.submit(ctx, o.waiters+int(1.5*o.time.Seconds()*float64(o.perSec))+jobWorkers)
 	if err != nil {
@@ -112,7 +103,7 @@ func (w *world) errands(ctx context.Context, c *wakeCell, r *wakeRun) (next func
 	}
 	close(queue)
 	next = func(context.Context) (*errand, error) {
-		if r.open.Load() {
+		if r.open.Load() != nil {
 			return nil, nil
 		}
 		return <-queue, nil
@@ -138,7 +129,7 @@ func ends(ctx context.Context, all []*errand) error {
 func (w *world) submit(ctx context.Context, n int) (all []*errand, err error) {
 	for len(all) < n {
 		err := pgx.BeginFunc(ctx, w.here.pool, func(tx pgx.Tx) error {
-			for range min(submitted, n-len(all)) {
+			for range min(perSubmit, n-len(all)) {
 				e := newErrand()
 				handle, err := w.definition.SubmitTx(ctx, tx, w.here.runner, argsFor(w.board.issue(e.ended).number), &jobs.SubmitOpts{Scope: scope})
 				if err != nil {
@@ -161,7 +152,7 @@ func (w *world) submit(ctx context.Context, n int) (all []*errand, err error) {
 // call makes a call with a lease that takes until it may end. It returns when the call has begun, and nil when there are to be
 // no more.
 func (w *world) call(ctx context.Context, r *wakeRun) (*errand, error) {
-	if r.open.Load() {
+	if r.open.Load() != nil {
 		return nil, nil
 	}
 	key := newWorkers(1, nil)[0].newKey()
