@@ -73,12 +73,12 @@ func TestCancel_J07_WhatRunsIsTold(t *testing.T) {
 		cfg *Config
 		by  func(f *fixture, id toolcall.ID)
 	}{
-		"by River": {unhurried(), func(f *fixture, id toolcall.ID) { f.mustCancel(id, toolcall.StateRunning) }},
+		"by River": {still(), func(f *fixture, id toolcall.ID) { f.mustCancel(id, toolcall.StateRunning) }},
 		"by the beat": {quick(), func(f *fixture, id toolcall.ID) {
 			f.exec(`delete from txonce_river.river_job`)
 			f.mustCancel(id, toolcall.StateRunning)
 		}},
-		"in the queue": {unhurried(), func(f *fixture, id toolcall.ID) { f.cancelBell(id) }},
+		"in the queue": {still(), func(f *fixture, id toolcall.ID) { f.cancelBell(id) }},
 	} {
 		for name, then := range map[string]func(context.Context) (Commit[out], error){"gives up": givesUp, "commits anyhow": commitsAnyhow, "returns an error": failsThen} {
 			t.Run(label+", "+name, func(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 // fits on a page. After each of them the database must be what the model says: how far each job is, by whom it was
 // done (I1, I5), and the answer byte for byte (I7).
 //
-// It makes 30 sequences; -rapid.checks=n makes n, -rapid.seed and -rapid.failfile repeat one.
+// It makes 100 sequences; -rapid.checks=n makes n, -rapid.seed and -rapid.failfile repeat one.
 func TestModel_J02_I1_I5_I7_JobsFollowTheModel(t *testing.T) {
-	thirtyChecks(t)
+	checks(t, "100")
 	t.Parallel()
 	visits := make(chan *modelVisit, 1)
 	d := Define("report", func(ctx context.Context, job *Job[in]) (Commit[out], error) {
@@ -41,24 +41,26 @@ func TestModel_J02_I1_I5_I7_JobsFollowTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &modelWorld{f: f, d: d, visits: visits, runners: []*Runner{f.Runner, other}}
 		t.Cleanup(w.bury)
-		t.Repeat(map[string]func(*rapid.T){
-			"submit": w.submit, "submit another": w.submit, // most of the others end one
-			"ring": w.ring, "ring again": w.ring, "ring once more": w.ring,
-			"lapse": w.lapse, "lapse another": w.lapse,
-			"commit": w.commit, "commit in vain": w.commitFails, "fail": w.fail, "err": w.errs, "stop": w.stop,
-			"cancel": w.cancel, "cancel in the queue": w.cancelInQueue, "overdue": w.overdue, "sweep": w.sweep, "ask": w.ask, "": w.check,
+		t.Repeat(map[string]func(*rapid.T){ // rapid prefers what comes first in the alphabet
+			"a job":   w.submit,
+			"attempt": w.ring, "attempt again": w.ring, "attempt once more": w.ring,
+			"break off": w.lapse, "break off again": w.lapse, "break off once more": w.lapse,
+			"commit": w.commit, "commit in vain": w.commitFails, "err": w.errs, "fail": w.fail, "hand back": w.stop,
+			"look": w.ask, "overdue": w.overdue, "ring in vain": w.ringInVain, "sweep": w.sweep, "undo": w.cancel, "undo in the queue": w.cancelInQueue,
+			"": w.check,
 		})
 	})
 }
 
-func thirtyChecks(t *testing.T) {
+// checks is how many sequences are made where nobody says.
+func checks(t *testing.T, n string) {
 	t.Helper()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	if given {
 		return
 	}
-	if err := flag.Set("rapid.checks", "30"); err != nil {
+	if err := flag.Set("rapid.checks", n); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -131,32 +133,41 @@ func (w *modelWorld) submit(t *rapid.T) {
 	w.jobs = append(w.jobs, j)
 }
 
-// job picks a job: one of the last three, for things must meet.
-func (w *modelWorld) job(t *rapid.T) *modelJob {
-	n := len(w.jobs)
-	if n == 0 {
+// job picks a job that fits: one of the last three, for things must meet. It draws nothing where there is none: rapid takes a
+// step that is skipped behind a draw for a dead end.
+func (w *modelWorld) job(t *rapid.T, fits func(*modelJob) bool) *modelJob {
+	var some []*modelJob
+	for _, j := range w.jobs[max(0, len(w.jobs)-3):] {
+		if fits(j) {
+			some = append(some, j)
+		}
+	}
+	if len(some) == 0 {
 		t.SkipNow()
 	}
-	return w.jobs[n-1-rapid.IntRange(0, min(n, 3)-1).Draw(t, "job, from the last")]
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "job")]
 }
 
-func (w *modelWorld) runner(t *rapid.T) *Runner {
-	return w.runners[rapid.IntRange(0, len(w.runners)-1).Draw(t, "runner")]
+func anyJob(*modelJob) bool { return true }
+
+// free reports whether an attempt may begin.
+func (j *modelJob) free() bool {
+	return !j.ended() && !j.live && !j.cancelled && !j.overdue && j.attempts < modelAttempts
 }
 
-// ring has a doorbell ring, whether it makes sense or not.
-func (w *modelWorld) ring(t *rapid.T) {
-	j, r := w.job(t), w.runner(t)
+// answer has a runner answer the doorbell of the job.
+func (w *modelWorld) answer(t *rapid.T, j *modelJob) (stop context.CancelFunc, rung <-chan error) {
+	r := w.runners[rapid.IntRange(0, len(w.runners)-1).Draw(t, "runner")]
 	ctx, stop := context.WithCancel(w.f.t.Context())
-	rung := make(chan error, 1)
-	go func() { rung <- r.answer(ctx, w.d.def, j.id) }()
-	if j.ended() || j.live || j.cancelled || j.overdue || j.attempts >= modelAttempts {
-		defer stop()
-		if err := receive(w.f, "the doorbell is answered", rung); (err == nil) != j.ended() || err != nil && !isSnooze(err) {
-			t.Fatalf("the doorbell of %+v: %v", j, err)
-		}
-		return
-	}
+	done := make(chan error, 1)
+	go func() { done <- r.answer(ctx, w.d.def, j.id) }()
+	return stop, done
+}
+
+// ring has an attempt begin.
+func (w *modelWorld) ring(t *rapid.T) {
+	j := w.job(t, (*modelJob).free)
+	stop, rung := w.answer(t, j)
 	v := receive(w.f, "an attempt begins", w.visits)
 	j.attempts++
 	v.job, v.number, v.stop, v.rung = j, j.attempts, stop, rung
@@ -165,6 +176,21 @@ func (w *modelWorld) ring(t *rapid.T) {
 	}
 	j.state, j.owner, j.live = toolcall.StateRunning, v, true
 	w.running = append(w.running, v)
+}
+
+// ringInVain has a doorbell ring where no attempt may begin.
+func (w *modelWorld) ringInVain(t *rapid.T) {
+	j := w.job(t, func(j *modelJob) bool { return !j.free() })
+	stop, rung := w.answer(t, j)
+	defer stop()
+	select {
+	case v := <-w.visits:
+		t.Fatalf("attempt %s has begun, and none may", v.label)
+	case err := <-rung:
+		if (err == nil) != j.ended() || err != nil && !isSnooze(err) {
+			t.Fatalf("the doorbell of %+v: %v", j, err)
+		}
+	}
 }
 
 // ends has an attempt end, and reports whether the job is still its own. Whatever it does is nothing if not.
@@ -257,16 +283,13 @@ func (w *modelWorld) stop(t *rapid.T) {
 
 // lapse has a lease run out.
 func (w *modelWorld) lapse(t *rapid.T) {
-	j := w.job(t)
-	if !j.live {
-		t.SkipNow()
-	}
+	j := w.job(t, func(j *modelJob) bool { return j.live })
 	w.f.lapse(j.id)
 	j.live = false
 }
 
 func (w *modelWorld) cancel(t *rapid.T) {
-	j := w.job(t)
+	j := w.job(t, anyJob)
 	s, err := w.f.Cancel(w.f.t.Context(), scope, j.id)
 	switch {
 	case j.ended():
@@ -286,19 +309,13 @@ func (w *modelWorld) cancel(t *rapid.T) {
 }
 
 func (w *modelWorld) cancelInQueue(t *rapid.T) {
-	j := w.job(t)
-	if j.ended() {
-		t.SkipNow()
-	}
+	j := w.job(t, func(j *modelJob) bool { return !j.ended() })
 	w.f.cancelBell(j.id)
 	j.dropped = true
 }
 
 func (w *modelWorld) overdue(t *rapid.T) {
-	j := w.job(t)
-	if j.ended() || j.overdue {
-		t.SkipNow()
-	}
+	j := w.job(t, func(j *modelJob) bool { return !j.ended() && !j.overdue })
 	w.f.exec(`update txonce.job set deadline = clock_timestamp() where id = $1::uuid`, uuidOf(j.id))
 	j.overdue = true
 }
@@ -310,11 +327,11 @@ func (w *modelWorld) sweep(t *rapid.T) {
 		}
 		j.settle()
 	}
-	w.f.sweeps(w.runner(t))
+	w.f.sweeps(w.runners[rapid.IntRange(0, len(w.runners)-1).Draw(t, "runner")])
 }
 
 func (w *modelWorld) ask(t *rapid.T) {
-	j := w.job(t)
+	j := w.job(t, anyJob)
 	j.settle()
 	s := w.f.status(j.id)
 	code := ""
