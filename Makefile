@@ -33,16 +33,22 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) $(MODULES)
 
 .PHONY: test-pooler
-test-pooler: ## Run the tests of the core in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
+test-pooler: ## Run the tests of the core and of jobs in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem
+	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/crash ./integration/crash
 	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(MODE),-mode $(MODE)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
+.PHONY: crash-jobs
+crash-jobs: ## Kill workers and tool servers at every step of a job, N=200 times, count effects, and say how soon jobs go on (about 90 s; PLANT=1 plants a fault and must fail)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/crashjobs ./integration/crashjobs
+	@$(BIN)/crashjobs $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)

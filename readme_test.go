@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/dbtest"
 	_ "github.com/txonce/txonce/jobs" // what the programs import: a change of it must run the tests again
+	_ "github.com/txonce/txonce/statustool"
 	_ "github.com/txonce/txonce/txidem/mcpidem"
 )
 
@@ -53,16 +55,16 @@ func TestREADME_J01_JobsExampleWorksByCopyingIt(t *testing.T) {
 		}
 		ids[i] = handle.JobID
 		var status struct {
-			State string
-			Built struct{ Statement int64 }
+			State  string
+			Result struct{ Statement int64 }
 		}
-		for end := time.Now().Add(time.Minute); status.State != "succeeded"; time.Sleep(20 * time.Millisecond) {
-			said = call("job_status", `{"job_id":"`+handle.JobID+`"}`)
+		for end := time.Now().Add(time.Minute); status.State != "succeeded"; {
+			said = call("get_status", `{"id":"`+handle.JobID+`","wait_seconds":25}`)
 			if decode(t, said, &status); said.IsError || time.Now().After(end) {
 				t.Fatalf("%+v", said)
 			}
 		}
-		if status.Built.Statement == 0 {
+		if status.Result.Statement == 0 {
 			t.Errorf("the job has succeeded and gives no result: %+v", said)
 		}
 	}
@@ -74,14 +76,57 @@ func TestREADME_J01_JobsExampleWorksByCopyingIt(t *testing.T) {
 	}
 }
 
-// buildProgram builds the nth program in the README.
-func buildProgram(t *testing.T, nth int) string {
+// TestREADME_S04_AnswersOfGetStatusAreReal: the program gives them, but for the time.
+func TestREADME_S04_AnswersOfGetStatusAreReal(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(readme(t), "\n## Ask, do not act\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("the section has %d blocks of JSON, want a question and two answers", len(blocks))
+	}
+	call := startProgram(t, buildProgram(t, 0), dbtest.URL(t))
+	ask := func() (said map[string]any) {
+		result := call("get_status", blocks[0][1])
+		if decode(t, result, &said); result.IsError {
+			t.Fatalf("%+v", said)
+		}
+		return said
+	}
+	none := ask()
+	if said := call("issue_refund", `{"order":"A-1","cents":1050,"idempotency_key":"order A-1"}`); said.IsError { // nobody heard that
+		t.Fatalf("%+v", said)
+	}
+	for i, got := range []map[string]any{ask(), none} {
+		var want map[string]any
+		if err := json.Unmarshal([]byte(blocks[i+1][1]), &want); err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := got["finished_at"].(string); ok {
+			if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
+				t.Error(err)
+			}
+			got["finished_at"] = want["finished_at"]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("answer %d is another one (-README +program):\n%s", i+1, diff)
+		}
+	}
+}
+
+func readme(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindAllStringSubmatch(string(readme), -1)
+	return string(page)
+}
+
+// buildProgram builds the nth program in the README.
+func buildProgram(t *testing.T, nth int) string {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindAllStringSubmatch(readme(t), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("the README has %d programs, want 2", len(blocks))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 )
 
@@ -87,4 +88,30 @@ func TestBegin_J02_WaitsForNoCommit(t *testing.T) {
 	if a, err := f.begin(t.Context(), d.def, id); err != nil || a == nil {
 		t.Errorf("when the row is free: %v, %v", a, err)
 	}
+}
+
+// TestAnswer_J03_CostsFourRoundTrips: one that begins the attempt, and a transaction's three around the statement of the commit
+// function.
+func TestAnswer_J03_CostsFourRoundTrips(t *testing.T) {
+	t.Parallel()
+	w := &turns{}
+	d := plainly("plain", nil)
+	f := setupOn(t, func(cfg *pgxpool.Config) { cfg.MaxConns = 1; w.watch(cfg) }, unhurried(), d)
+	for i := range 3 { // the first ones describe the statements
+		id := submit(f, d, in{Label: "a"}, nil)
+		w.take()
+		if err := f.answer(t.Context(), d.def, id); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, turn := range w.take() {
+			if !turn.Has("unnest") { // else it renews leases, over a connection of its own
+				n++
+			}
+		}
+		if i == 2 && n != 4 {
+			t.Errorf("%d round trips, want 4", n)
+		}
+	}
+	f.effectsAre(map[string]int{"a": 3})
 }

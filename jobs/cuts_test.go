@@ -89,7 +89,7 @@ func TestLost_J02_CutsAtCommit(t *testing.T) {
 					return out{Label: job.Args.Label, By: fmt.Sprint(n)}, nil
 				}, nil
 			}, &Options{CommitTimeout: map[bool]time.Duration{true: time.Second}[loss.fault.Then == faultconn.Stall]})
-			f, net := networked(t, still(), d)
+			f, net := wired(t, still(), d)
 			net.LoseCancels(loss.calls == 1) // else the server may hear the cancel before COMMIT
 			// COMMIT takes a moment, so that who looks for the outcome comes while it lasts.
 			f.exec(`create function slow() returns trigger language plpgsql as $f$ begin perform pg_sleep(0.005 * random()); return null; end $f$`)
@@ -133,7 +133,7 @@ func TestLost_J02_OutcomeStaysUnknown(t *testing.T) {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", &Options{CommitTimeout: time.Second})
-			f, net := networked(t, still(), d)
+			f, net := wired(t, still(), d)
 			quiet := &fixture{t: t, pool: dbtest.PoolAt(t, f.pool.Config().ConnString(), nil)}
 			quiet.Runner = quiet.another(still(), d)
 			id := submit(f, d, in{Label: "a"}, nil)
@@ -197,7 +197,7 @@ func TestLost_J02_ServerIsAwayForAWhile(t *testing.T) {
 		t.Run(strings.ReplaceAll(label, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", nil)
-			f, net := networked(t, still(), d)
+			f, net := wired(t, still(), d)
 			net.LoseCancels(true)
 			id := submit(f, d, in{Label: "a"}, nil)
 			bell := ring(f, f.Runner, d, id)
@@ -316,7 +316,7 @@ func TestLost_J06_EndThatCannotBeWrittenDown(t *testing.T) {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", nil)
-			f, net := networked(t, still(), d)
+			f, net := wired(t, still(), d)
 			quiet := &fixture{t: t, pool: dbtest.PoolAt(t, f.pool.Config().ConnString(), nil)}
 			quiet.Runner = quiet.another(still(), d)
 			id := submit(f, d, in{Label: "a"}, nil)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -37,6 +38,7 @@ func TestSweep_J02_TwoAtOnceRingOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	if err := first.lookAfter(t.Context(), tx, toolcall.StateQueued); err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +206,19 @@ func TestSweep_J09_OtherKindsAreOthers(t *testing.T) {
 	}
 }
 
+// TestSweep_J08_LooksAtNothingBeforeItsTime: what waits costs the sweeper nothing.
+func TestSweep_J08_LooksAtNothingBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	f := setup(t, still(), plainly("plain", nil))
+	f.fill(3, `bell = null`)
+	f.fill(3, `bell = null, state = 'running'`)
+	f.fill(3, `bell = null, state = 'succeeded', finished_at = now(), check_at = now()`)
+	f.sweeps(f.Runner)
+	if n := get[int](f, `select count(*)::int from txonce_river.river_job`); n != 0 {
+		t.Errorf("%d doorbells hang", n)
+	}
+}
+
 // TestSweep_J04_FetchedDoorbellIsDoubtedByTheClockOfTheDatabase and not by ours, which may go before it or behind.
 func TestSweep_J04_FetchedDoorbellIsDoubtedByTheClockOfTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -245,7 +260,7 @@ func plans(q queries) map[string]plan {
 	set := `array[` + id + `,` + id + `]`
 	return map[string]plan{
 		"begin":      {q.begin, []string{id, token, `8`, `'plain'`}},
-		"look":       {q.look, []string{id, token}},
+		"look":       {q.look, []string{id}},
 		"beat":       {q.beat, []string{set, set, `8`, `array[0.5,null]::text[]`, `array['a','b']`}},
 		"lock":       {q.lock, []string{id, token}},
 		"done":       {q.done, []string{id, `''`}},

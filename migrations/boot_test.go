@@ -111,10 +111,15 @@ func TestVersion_DroppedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.conn.Release()
-	for _, step := range []string{`select`, `create schema txonce`} { // no schema, then no table
+	for _, step := range []string{ // no schema, then no table, then another one of River's
+		`select`, `create schema txonce; create schema txonce_river`, `create table txonce_river.river_migration (version bigint)`,
+	} {
 		mustExec(t, pool, step)
 		if v, err := s.readVersion(t.Context()); v != -1 || err != nil {
 			t.Errorf("after %q: version %d, %v; want -1, nil", step, v, err)
+		}
+		if v, addOns, err := s.readRiver(t.Context(), true); len(v) != 0 || addOns || err != nil {
+			t.Errorf("after %q: River's versions %d, %v, %v; want none", step, v, addOns, err)
 		}
 	}
 }

@@ -49,11 +49,17 @@ func (s *session) riverState(ctx context.Context) (riverState, error) {
 	if !st.table {
 		return st, nil
 	}
-	row = s.conn.QueryRow(ctx, queryRiverVersions(s.cfg.RiverSchema, lines), pgx.QueryExecModeExec)
-	if err := row.Scan(&st.versions, &st.addOns); err != nil && !isDropped(err) {
-		return riverState{}, fmt.Errorf("migrations: read River's version in schema %q: %w", s.cfg.RiverSchema, s.explain(err))
+	var err error
+	st.versions, st.addOns, err = s.readRiver(ctx, lines)
+	return st, err
+}
+
+func (s *session) readRiver(ctx context.Context, lines bool) (versions []int, addOns bool, err error) {
+	row := s.conn.QueryRow(ctx, queryRiverVersions(s.cfg.RiverSchema, lines), pgx.QueryExecModeExec)
+	if err := row.Scan(&versions, &addOns); err != nil && !isDropped(err) {
+		return nil, false, fmt.Errorf("migrations: read River's version in schema %q: %w", s.cfg.RiverSchema, s.explain(err))
 	}
-	return st, nil
+	return versions, addOns, nil
 }
 
 // riverDone reports whether Up has nothing to do for River. A newer version is

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -230,6 +231,27 @@ func TestUp_J10_RiverFromEveryVersion(t *testing.T) {
 	}
 }
 
+// TestUp_J10_RiverVersionMissing: each version counts, as for River, and those of
+// other lines do not.
+func TestUp_J10_RiverVersionMissing(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDB(t), nil)
+	if err := Up(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	seventh, err := ownMigrator(t, pool, "txonce_river").GetVersion(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, pool, strings.ReplaceAll(seventh.SQLDown, "/* TEMPLATE: schema */", "txonce_river."))
+	mustExec(t, pool, `delete from txonce_river.river_migration where version = 7`)
+	mustExec(t, pool, `insert into txonce_river.river_migration (line, version) values ('pro', 7), ('pro', 9)`)
+	if err := Up(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantRiver(t, pool, "txonce_river")
+}
+
 // TestUp_D07_NewerRiver: the build before an upgrade starts, without the lock.
 func TestUp_D07_NewerRiver(t *testing.T) {
 	t.Parallel()
@@ -241,8 +263,10 @@ func TestUp_D07_NewerRiver(t *testing.T) {
 	mustExec(t, pool, `insert into txonce_river.river_migration (line, version) values ('main', 9)`)
 	mustExec(t, pool, `delete from txonce_river.river_migration where version = 8`) // as if 9 stood for it
 	holdLock(t, cfg, defaultSchema)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	log := newLines()
-	if err := Up(t.Context(), pool, &Config{Logger: log.logger()}); err != nil {
+	if err := Up(ctx, pool, &Config{Logger: log.logger()}); err != nil {
 		t.Error(err)
 	}
 	if n := log.count("River's tables are newer than this build"); n != 1 {

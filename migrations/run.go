@@ -13,26 +13,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Up brings the schema to the latest version this build knows and creates it if
-// it is missing. It returns nil when there is nothing to do, also when the
-// schema is newer than this build. It waits for other processes that migrate the
-// same schema until ctx ends. cfg may be nil.
+// Up brings our schema and River's to the latest versions this build knows and
+// creates them if they are missing. It returns nil when there is nothing to do,
+// also when a schema is newer than this build. It waits for other processes that
+// migrate the same schema until ctx ends. cfg may be nil.
 //
 // The errors to tell apart are [ErrServerTooOld], [ErrDirty] and [ErrPooled].
 func Up(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return up(ctx, pool, cfg, Files)
 }
 
-// Down undoes every migration and with it deletes all records of txonce. The
-// schema goes too if Up created it and nothing else is in it. It returns nil when
-// there is nothing to undo, and an error when the schema is newer than this build.
-// cfg may be nil; the errors are those of [Up].
+// Down undoes every migration and with it deletes all records of txonce. River's
+// tables go if Up made them. A schema goes too if Up created it and nothing else
+// is in it. It returns nil when there is nothing to undo, and an error when a
+// schema is newer than this build. cfg may be nil; the errors are those of [Up].
 func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return down(ctx, pool, cfg, Files)
 }
 
-// Version returns the version the schema is at, 0 if nothing is applied, and
-// the latest version this build knows. It takes no lock and changes nothing.
+// Version returns the version our schema is at, 0 if nothing is applied, and
+// the latest version this build knows; River's tables do not count. It takes no lock and changes nothing.
 // With [ErrDirty], current is the version that is marked dirty. cfg may be nil.
 func Version(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (current, latest uint, err error) {
 	return versions(ctx, pool, cfg, Files)

@@ -103,6 +103,29 @@ func TestFollow_S03_ThousandWaitersOneQuestionATick(t *testing.T) {
 	})
 }
 
+// TestFollow_S03_LookIsPartOfItsTick: looks that take long come as often as short ones.
+func TestFollow_S03_LookIsPartOfItsTick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ticks, tick, look = 20, 200 * time.Millisecond, 30 * time.Millisecond
+		f := newFake()
+		f.set(scope, running(0))
+		f.gate = func(int) { time.Sleep(look) }
+		ctx, cancel := context.WithCancel(t.Context())
+		w := startWaiting(ctx, readerOf(tick, f), 1, defaultWait)
+		time.Sleep(tick)
+		synctest.Wait()
+		first := len(f.asked())
+		time.Sleep(ticks * tick)
+		synctest.Wait()
+		if got := len(f.asked()) - first; got != ticks {
+			t.Errorf("%d looks in %d ticks", got, ticks)
+		}
+		cancel()
+		w.Wait()
+	})
+}
+
 // TestFollow_S03_OneQuestionForTheSame: those who wait for the same job ask once.
 func TestFollow_S03_OneQuestionForTheSame(t *testing.T) {
 	t.Parallel()

@@ -16,9 +16,11 @@ import (
 // What the agent is like.
 const (
 	patience       = 400 * time.Millisecond // the client's time-out for a call
-	tries          = 4                      // attempts per round before it moves on and leaves the outcome unknown
+	tries          = 4                      // calls per round
+	asks           = 12                     // questions per round before it moves on and leaves the outcome unknown
 	settlePatience = 4 * patience           // the same, when at the end it wants to know
 	settleTries    = 20
+	settleAsks     = 60
 	breath         = 40 * time.Millisecond // before it repeats a call that was not answered
 	atOnce         = 12                    // intents it works on at the same time
 )
@@ -32,7 +34,7 @@ type agent struct {
 	journal  *journal
 	rows     func(ctx context.Context, in *intent) (int, error) // counts the effects of an intent
 
-	keyed map[string]bool // the tools that offer the argument idempotency_key
+	keyed map[string]bool // the tools that there are, and whether they offer the argument idempotency_key
 }
 
 func newAgent(endpoint, run string, j *journal, rows func(context.Context, *intent) (int, error)) *agent {
@@ -112,7 +114,7 @@ func (a *agent) send(ctx context.Context, session *mcp.ClientSession, in *intent
 	heard := "connection cut"
 	switch {
 	case callErr == nil:
-		got = readAnswer(result)
+		got = readAnswer(in.tool, result)
 		heard = got.brief()
 	case errors.Is(callErr, context.DeadlineExceeded):
 		heard = fmt.Sprintf("nothing for %v, gave up", limit)
@@ -136,7 +138,7 @@ func (a *agent) phrase(in *intent, attempt int) *mcp.CallToolParams {
 		params.Meta = mcp.Meta{mcpidem.MetaKey: in.key(a.run)}
 	case noKey:
 		variant = attempt - 1
-	case keyArgument:
+	case keyArgument, asking:
 		if a.keyed[in.tool] {
 			fields = append(fields[:len(fields):len(fields)], text("idempotency_key", in.key(a.run)))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -19,54 +20,60 @@ const (
 	done                 // the effect is there
 	accepted             // a job will see to it: do not repeat the call, ask for the job
 	failed               // it cannot be done, and will not be
-	running              // another call of the same intent is at it: wait, then repeat the same call
-	again                // nothing was done this time: repeat the same call
+	running              // another call of the same intent is at it: wait, then ask, or repeat the same call
+	waiting              // it has not ended, as the tool that was asked says: ask again
+	again                // nothing was done: repeat the same call
 	refused              // the call is wrong: do not repeat it
 )
 
 // answer is a result, read the way an agent reads it.
 type answer struct {
 	kind     kind
-	text     string // what was said
+	text     string // what was said: the answer of the call, whoever gave it
 	status   string // the name of the refusal, if it is one
 	wait     time.Duration
 	replayed bool
-	job      string // the job that it tells of, and how far that is
-	state    string
+	call     string // the id to ask for, where a refusal says so
+	job      string // the job that it tells of
+	state    string // how far the call or the job is
+	next     string // what get_status says is to be done
 }
 
 // definite reports whether the answer settles the call.
 func (a answer) definite() bool { return a.kind == done || a.kind == failed || a.kind == accepted }
 
-// readAnswer follows structuredContent.status where there is one. A plain tool has a text only; then the agent knows
+// readAnswer reads what a tool answered.
+func readAnswer(tool string, result *mcp.CallToolResult) answer {
+	if tool == toolStatus {
+		return readReport(result)
+	}
+	return readResult(result)
+}
+
+// readResult follows structuredContent.status where there is one. A plain tool has a text only; then the agent knows
 // the tool's own codes and takes everything else for a passing trouble.
-func readAnswer(result *mcp.CallToolResult) answer {
-	a := answer{text: firstText(result)}
+func readResult(result *mcp.CallToolResult) answer {
+	a := answer{kind: done, text: firstText(result)}
 	a.replayed, _ = result.Meta[mcpidem.MetaReplayed].(bool)
 	var said struct {
 		Status string `json:"status"`
 		Code   string `json:"code"`
 		Wait   int    `json:"retry_after_seconds"`
 		Repeat bool   `json:"repeat_same_call"`
-
-		JobID    string         `json:"job_id"`
-		State    toolcall.State `json:"state"`
-		Progress string         `json:"progress"`
+		CallID string `json:"call_id"`
+		Ask    string `json:"status_tool"`
+	}
+	if !result.IsError {
+		a.takeHandle()
+		return a
 	}
 	if raw, err := json.Marshal(result.StructuredContent); err == nil {
 		_ = json.Unmarshal(raw, &said) // what does not fit stays empty
 	}
-	if !result.IsError {
-		a.kind = done
-		if said.JobID != "" {
-			a.kind, a.job, a.state = meaning(said.State), said.JobID, string(said.State)
-		}
-		if said.Progress != "" {
-			a.state += ", " + said.Progress
-		}
-		return a
-	}
 	a.status, a.wait = said.Status, time.Duration(said.Wait)*time.Second
+	if said.Ask != "" {
+		a.call = said.CallID
+	}
 	code, _, _ := strings.Cut(a.text, ":")
 	switch {
 	case said.Status == "in_progress":
@@ -83,16 +90,48 @@ func readAnswer(result *mcp.CallToolResult) answer {
 	return a
 }
 
-// meaning is what the state of a job means to whoever wants it done.
-func meaning(state toolcall.State) kind {
-	switch state { //nolint:exhaustive // all others are states of calls
-	case toolcall.StateSucceeded:
-		return done
-	case toolcall.StateFailed, toolcall.StateCancelled:
-		return failed
-	default:
-		return accepted
+// takeHandle sees whether the call was answered with a job.
+func (a *answer) takeHandle() {
+	var handle struct {
+		JobID string         `json:"job_id"`
+		State toolcall.State `json:"state"`
 	}
+	if json.Unmarshal([]byte(a.text), &handle) == nil && handle.JobID != "" {
+		a.kind, a.job, a.state = accepted, handle.JobID, string(handle.State)
+	}
+}
+
+// readReport reads what get_status says. The result of a call is the answer that the call got.
+func readReport(result *mcp.CallToolResult) answer {
+	var said statustool.Report
+	if json.Unmarshal([]byte(firstText(result)), &said) != nil {
+		return answer{kind: refused, status: "no report"}
+	}
+	a := answer{text: string(said.Result), state: string(said.State), next: said.Next}
+	ofJob := said.MaxAttempts > 0
+	if ofJob {
+		a.job = said.ID
+	}
+	switch said.State { //nolint:exhaustive // all others are not for the agent to remedy
+	case toolcall.StateNone:
+		a.kind = again
+	case toolcall.StateQueued, toolcall.StateRunning:
+		a.kind = waiting
+		if said.Progress != nil {
+			a.state += ", " + said.Progress.Message
+		}
+	case statustool.StateUnavailable:
+		a.kind, a.wait = waiting, time.Duration(said.RetryAfter)*time.Second
+	case toolcall.StateSucceeded:
+		if a.kind = done; !ofJob {
+			a.takeHandle()
+		}
+	case toolcall.StateFailed:
+		a.kind, a.text = failed, said.Failure.Code
+	default:
+		a.kind, a.status = refused, a.state
+	}
+	return a
 }
 
 func firstText(result *mcp.CallToolResult) string {
@@ -106,28 +145,29 @@ func firstText(result *mcp.CallToolResult) string {
 
 // brief is the answer in a few words.
 func (a answer) brief() string {
+	word := "no answer"
 	switch a.kind {
-	case done, failed, accepted:
-		word := "done"
-		switch {
-		case a.job != "":
-			word = "job " + shortened(a.job) + " " + a.state
-		case a.kind == failed:
-			word = "failed: " + a.text
-		}
-		if a.replayed {
-			word += " (replay)"
-		}
-		return word
+	case done:
+		word = "done"
+	case failed:
+		word = "failed: " + a.text
 	case running:
-		return "in progress"
+		word = "in progress"
 	case again:
-		return "not done, try again"
+		word = "not done, try again"
 	case refused:
-		return "refused: " + a.status
-	default:
-		return "no answer"
+		word = "refused: " + a.status
 	}
+	switch {
+	case a.job != "":
+		word = "job " + shortened(a.job) + " " + a.state
+	case a.state != "":
+		word = "the call: " + a.state
+	}
+	if a.replayed {
+		word += " (replay)"
+	}
+	return word
 }
 
 // shortened is the end of an id, where ids that were made at the same time differ.

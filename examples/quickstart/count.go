@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
 
 // rowsOf counts the effects of one intent.
 func (db *database) rowsOf(ctx context.Context, in *intent) (int, error) {
-	where := effectsOf(in.tool)
+	where := effectsOf(cmp.Or(in.about, in.tool))
 	var n int
 	err := db.QueryRow(ctx, fmt.Sprintf("select count(*) from %s where %s = $1", where.table, where.column), in.subject).Scan(&n)
 	if err != nil {
@@ -55,6 +56,7 @@ type figures struct {
 	unheard    int // of their answers, those that did not reach the agent
 	replays    int // answers that the server gave again, whether or not they arrived
 	inProgress int // answers "in progress" of the server, likewise
+	learned    int // answers of calls that the agent got by asking
 	effects    int // rows in the database
 	duplicates int // rows beyond the first of an intent
 
@@ -71,6 +73,7 @@ func (f *figures) add(g figures) {
 	f.unheard += g.unheard
 	f.replays += g.replays
 	f.inProgress += g.inProgress
+	f.learned += g.learned
 	f.effects += g.effects
 	f.duplicates += g.duplicates
 	f.lost += g.lost
@@ -119,6 +122,9 @@ func (e *entry) figures() figures {
 	if e.got.kind != nothing {
 		f.unheard--
 	}
+	if e.learns() {
+		f.learned++
+	}
 	for _, a := range e.arrivals {
 		if a.answer.replayed {
 			f.replays++
@@ -128,4 +134,9 @@ func (e *entry) figures() figures {
 		}
 	}
 	return f
+}
+
+// learns reports whether the agent heard the answer of its call by asking for it.
+func (e *entry) learns() bool {
+	return e.tool == toolStatus && e.got.definite() && (e.got.job == "" || e.got.kind == accepted)
 }

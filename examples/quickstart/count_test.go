@@ -29,7 +29,7 @@ func TestTally_FindsWhatIsWrong(t *testing.T) {
 		{name: callName{1, 3, 0}, tool: toolRefund, arrivals: []arrival{{answer{kind: done, replayed: true}}}, got: answer{kind: done}},
 		{name: callName{5, 1, 0}, tool: toolLedger, fault: sentTwice, arrivals: []arrival{{}, {}}, got: answer{kind: failed}},
 		{name: callName{7, 1, 0}, tool: toolStatement, arrivals: []arrival{{answer{kind: accepted}}}, got: answer{kind: accepted}},
-		{name: callName{7, 2, 0}, tool: toolStatus, arrivals: []arrival{{answer{kind: done}}}, got: answer{kind: done}},
+		{name: callName{7, 2, 0}, tool: toolStatus, arrivals: []arrival{{answer{kind: done}}}, got: answer{kind: done, job: "j"}},
 	}
 	r := newReport(options{}, entries, &work{errands: errands, reused: "done", jobs: 5}, rows)
 	want := figures{
@@ -40,7 +40,7 @@ func TestTally_FindsWhatIsWrong(t *testing.T) {
 		t.Error(diff)
 	}
 	said := strings.Join(r.problems(), "\n")
-	for _, problem := range []string{"2 effects", "3 intents", "1 answers", "only 6 calls", "5 jobs", `answered "done"`} {
+	for _, problem := range []string{"2 effects", "3 intents", "1 answers", "only 6 calls", "no answer was learned", "5 jobs", `answered "done"`} {
 		if !strings.Contains(said, problem) {
 			t.Errorf("nothing is said of %q:\n%s", problem, said)
 		}

@@ -80,6 +80,9 @@ func checkProtected(t *testing.T, pg *devpg.Server, seed uint64) {
 	if !tellsOfJobs(stdout.String(), true) {
 		t.Errorf("the output tells no story of a job, or of other than one job for a statement:\n%s", &stdout)
 	}
+	if story := regexp.MustCompile(`What happened to one intent: .*\n(.*\n)+? +\d+ +asks +.* the call: succeeded +1\n(.*\n)+?  get_status answered call \d+: The call was done, once\.`); !story.MatchString(stdout.String()) {
+		t.Errorf("the output tells no story of a lost answer that was asked for:\n%s", &stdout)
+	}
 	if strings.Contains(stderr.String(), "quickstart:") {
 		t.Error(stderr.String())
 	}

@@ -15,9 +15,10 @@ type errand struct {
 	intent    *intent
 	told      kind   // done, failed or accepted, or nothing as long as it is unknown
 	text      string // of the first definite answer
+	jobEnded  kind   // done or failed, when it was told so of the job
+	jobText   string // what came of the job
 	differing int    // definite answers that contradicted the first
-	job       string // the job that it was told of last
-	jobEnded  kind   // done or failed, when it was told so
+	call, job string // the ids that it knows
 	attempts  int
 	began     []int // the attempts that were the first of a round
 	err       error // of the demo itself
@@ -25,44 +26,51 @@ type errand struct {
 	session *mcp.ClientSession
 }
 
+// effort is what the agent does in a round before it moves on and leaves the outcome unknown.
+type effort struct {
+	calls, asks int
+	limit       time.Duration // for each answer
+}
+
 // carryOut makes all rounds: the agent crashed before it wrote the answer down, or the answer was dropped from the
 // model's context, and it comes to the same step again.
 func (a *agent) carryOut(ctx context.Context, e *errand) {
 	defer e.hangUp()
 	for range e.intent.rounds {
-		a.pursue(ctx, e, tries, patience)
-		a.follow(ctx, e, asks)
+		e.call, e.job = "", ""
+		a.pursue(ctx, e, act, effort{tries, asks, patience})
 	}
 }
 
-// settle repeats an unknown intent until the outcome is known.
+// settle goes on with an unknown intent until the outcome is known.
 func (a *agent) settle(ctx context.Context, e *errand) {
 	defer e.hangUp()
-	if e.told == nothing {
-		a.pursue(ctx, e, settleTries, settlePatience)
-	}
-	if e.outcome() == nothing {
-		a.follow(ctx, e, settleAsks)
-	}
+	a.pursue(ctx, e, ask, effort{settleTries, settleAsks, settlePatience})
 }
 
-// pursue repeats the call until there is a definite answer, at most n times.
-func (a *agent) pursue(ctx context.Context, e *errand, n int, limit time.Duration) {
+// pursue makes the call, and asks what became of it, until that is known.
+func (a *agent) pursue(ctx context.Context, e *errand, next move, left effort) {
 	e.began = append(e.began, e.attempts+1)
-	for try := 0; try < n && e.err == nil; try++ {
-		copies := 1
-		if try == 0 {
-			copies = e.intent.copies
+	copies := e.intent.copies // of the first call
+	for next != stop && e.err == nil {
+		in, n, more := a.question(e), 1, &left.asks
+		if next == act || in == nil {
+			in, n, more = e.intent, copies, &left.calls
+			copies = 1
 		}
-		settled, pause := false, breath
-		for _, got := range a.attempt(ctx, e, e.intent, copies, limit) {
-			settled = e.hear(got) || settled
-			pause = max(pause, got.wait)
-		}
-		if settled {
+		if *more--; *more < 0 {
 			return
 		}
-		e.rest(ctx, pause)
+		pause := breath
+		next = act
+		for _, got := range a.attempt(ctx, e, in, n, left.limit) {
+			e.hear(got)
+			next = max(next, a.after(in, got, left.calls <= 0))
+			pause = max(pause, got.wait)
+		}
+		if next != stop {
+			e.rest(ctx, pause)
+		}
 	}
 }
 
@@ -77,7 +85,9 @@ func (e *errand) rest(ctx context.Context, pause time.Duration) {
 
 // attempt sends one or more copies of a call at the same moment.
 func (a *agent) attempt(ctx context.Context, e *errand, in *intent, copies int, limit time.Duration) []answer {
-	e.attempts++
+	if e.attempts++; in.tool == toolStatus {
+		limit += askWait
+	}
 	session, err := a.sessionOf(ctx, e)
 	if err != nil {
 		e.err = err
@@ -99,22 +109,6 @@ func (a *agent) attempt(ctx context.Context, e *errand, in *intent, copies int, 
 		e.hangUp()
 	}
 	return answers
-}
-
-// hear takes in one answer and reports whether it is definite.
-func (e *errand) hear(got answer) bool {
-	if got.job != "" {
-		e.job = got.job
-	}
-	switch {
-	case !got.definite():
-		return got.kind == refused
-	case e.told == nothing:
-		e.told, e.text = got.kind, got.text
-	case got.kind != e.told || got.text != e.text:
-		e.differing++
-	}
-	return true
 }
 
 // outcome is what the agent knows in the end. Of a job that is whether it has succeeded.
@@ -144,7 +138,7 @@ func (a *agent) workOn(ctx context.Context, intents []*intent, p *progress) (*wo
 	p.end()
 	var unknown []*errand
 	for _, e := range w.errands {
-		if e.outcome() == nothing {
+		if e.outcome() == nothing && (e.told == nothing || a.canAsk()) {
 			unknown = append(unknown, e)
 		}
 	}

@@ -74,8 +74,9 @@ func (j *journal) watch(next mcp.MethodHandler) mcp.MethodHandler {
 			e.arrivals = append(e.arrivals, arrival{})
 		})
 		result, err := next(ctx, method, req)
-		if said, ok := result.(*mcp.CallToolResult); ok && err == nil {
-			a := readAnswer(said)
+		params, _ := req.GetParams().(*mcp.CallToolParamsRaw)
+		if said, ok := result.(*mcp.CallToolResult); ok && err == nil && params != nil {
+			a := readAnswer(params.Name, said)
 			j.change(name, func(e *entry) { e.arrivals[nth].answer = a })
 		}
 		return result, err

@@ -22,7 +22,7 @@ func effectsOf(tool string) place {
 		return place{"refunds", "order_id"}
 	case toolTicket:
 		return place{"tickets", "customer"}
-	case toolStatement, toolStatus:
+	case toolStatement:
 		return place{"statements", "account"}
 	default:
 		return place{"ledger", "account"}

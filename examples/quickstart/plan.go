@@ -18,6 +18,7 @@ const (
 type intent struct {
 	number  int
 	tool    string
+	about   string // of a question: the tool that it asks about
 	subject string // the order, customer or account: no two intents share one, so rows are counted by it
 	fields  []field
 	way     way
@@ -35,6 +36,7 @@ const (
 	newSession             // the same, each time on a session of its own
 	noKey                  // the model calls again, spelled otherwise and without any key
 	keyArgument            // the model repeats the argument idempotency_key
+	asking                 // the model gives the argument, and asks what became of a call whose answer was lost
 	wayCount
 )
 
@@ -46,8 +48,10 @@ func (w way) String() string {
 		return "the harness repeats with the same key on a new session"
 	case noKey:
 		return "the model repeats without a key, spelled otherwise"
-	default:
+	case keyArgument:
 		return "the model repeats with the same idempotency_key argument, where the tool takes one"
+	default:
+		return "the model does not repeat a call whose answer was lost: it asks what became of it, where there is a tool for that"
 	}
 }
 

@@ -54,6 +54,7 @@ func (r *report) problems() []string {
 	complain(t.calls < leastCalls, "only %d calls, a run should have %d", t.calls, leastCalls)
 	complain(t.replays < leastReplays, "no answer was replayed")
 	complain(t.inProgress < leastInProgress, "no call was answered in progress")
+	complain(t.learned == 0, "no answer was learned by asking for it")
 	complain(r.work.jobs != r.statements(), "%d jobs were submitted for %d statements", r.work.jobs, r.statements())
 	complain(r.work.reused != "key_reused", "a key that came back with other arguments was answered %q, not refused as key_reused", r.work.reused)
 	return found
@@ -97,15 +98,17 @@ func (r *report) writeTable(w io.Writer) {
 			name, f.intents, f.calls, f.unheard, f.replays, f.inProgress, f.effects, f.duplicates)
 	}
 	_, _ = fmt.Fprintln(t, "tool\tintents\tcalls\tanswers lost\treplays\tin progress\teffects\tduplicates\t")
-	for _, tool := range append(tools(), toolStatus) {
+	for _, tool := range tools() {
 		row(tool, *r.perTool[tool])
+	}
+	if !r.unprotected {
+		row(toolStatus, *r.perTool[toolStatus])
 	}
 	row("all", r.total)
 	_ = t.Flush()
 	_, _ = fmt.Fprint(w, `
   calls: tools/call requests that reached the server. answers lost: those of its answers that did not reach the agent.
   replays, in progress: as the server answered, lost or not. effects: rows in the database.
-  statement_status only reads: with it the agent asks for the jobs that build_statement was answered with.
 `)
 }
 
@@ -116,6 +119,9 @@ func (r *report) writeTold(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "; it does not know of %d", t.unknown)
 	}
 	_, _ = fmt.Fprintln(w, ".")
+	if t.learned > 0 {
+		_, _ = fmt.Fprintf(w, "  %d times it did not call again for an answer: it asked get_status, which changes nothing, and got the answer of the first call.\n", t.learned)
+	}
 	_, _ = fmt.Fprintf(w, "  %d jobs were submitted, for %d statements.\n", r.work.jobs, r.statements())
 	if r.work.unsettled > 0 {
 		_, _ = fmt.Fprintf(w, "  After its usual tries the agent still did not know the outcome of %d; it went on until it did.\n", r.work.unsettled)

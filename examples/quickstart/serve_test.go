@@ -96,7 +96,7 @@ func TestServe_Stdio(t *testing.T) {
 	}
 }
 
-// callTwice calls a tool with a key, and again on a new wording, and wants one answer.
+// callTwice calls a tool with a key, and again on a new wording, and asks what became of the call. It wants one answer.
 func callTwice(t *testing.T, transport mcp.Transport) {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
@@ -105,18 +105,19 @@ func callTwice(t *testing.T, transport mcp.Transport) {
 		t.Fatal(err)
 	}
 	key := rand.Text() // records of earlier tests may be there
-	call := func(arguments string) *mcp.CallToolResult {
+	call := func(tool, arguments string) *mcp.CallToolResult {
 		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 			Meta: mcp.Meta{mcpidem.MetaKey: key},
-			Name: toolRefund, Arguments: json.RawMessage(arguments),
+			Name: tool, Arguments: json.RawMessage(arguments),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return result
 	}
-	first := call(`{"order_id":"A-1","cents":1050}`)
-	second := call(`{"cents": 1050, "order_id": "A-1"}`)
+	first := call(toolRefund, `{"order_id":"A-1","cents":1050}`)
+	second := call(toolRefund, `{"cents": 1050, "order_id": "A-1"}`)
+	asked := call(toolStatus, fmt.Sprintf(`{"tool":%q,"idempotency_key":%q}`, toolRefund, key))
 	if err := session.Close(); err != nil {
 		t.Error(err)
 	}
@@ -126,9 +127,12 @@ func callTwice(t *testing.T, transport mcp.Transport) {
 	if diff := cmp.Diff(first.StructuredContent, second.StructuredContent); diff != "" {
 		t.Errorf("the answers differ: %s", diff)
 	}
+	if got := readAnswer(toolStatus, asked); got.kind != done || got.text != firstText(first) {
+		t.Errorf("asked for the call: %+v, want %q", got, firstText(first))
+	}
 }
 
-// askForJob calls the slow tool twice and asks for the one job until it has ended.
+// askForJob calls the slow tool twice and waits for the end of the one job.
 func askForJob(t *testing.T, transport mcp.Transport) {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
@@ -145,21 +149,18 @@ func askForJob(t *testing.T, transport mcp.Transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return readAnswer(result)
+		return readAnswer(tool, result)
 	}
 	first := call(toolStatement, `{"account":"A-1","month":"2026-10"}`)
 	second := call(toolStatement, `{"month":"2026-10", "account":"A-1"}`)
 	if first.kind != accepted || first.job == "" || second.job != first.job || !second.replayed {
 		t.Fatalf("first: %+v, second: %+v", first, second)
 	}
-	question := fmt.Sprintf(`{"job_id":%q}`, first.job)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		got := call(toolStatus, question)
-		if got.kind == done && got.state == "succeeded" && strings.Contains(got.text, `"statement_id":`) {
-			return
-		}
-		if got.kind != accepted || time.Now().After(deadline) {
-			t.Fatalf("asked for the job: %+v", got)
-		}
+	got := first
+	for end := time.Now().Add(time.Minute); (got.kind == accepted || got.kind == waiting) && time.Now().Before(end); {
+		got = call(toolStatus, fmt.Sprintf(`{"id":%q,"wait_seconds":25}`, first.job))
+	}
+	if got.kind != done || got.state != "succeeded" || !strings.Contains(got.text, `"statement_id":`) {
+		t.Fatalf("asked for the job: %+v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -20,7 +21,7 @@ const (
 	toolTicket    = "create_ticket"
 	toolLedger    = "append_ledger_entry"
 	toolStatement = "build_statement"
-	toolStatus    = "statement_status"
+	toolStatus    = "get_status"
 )
 
 func refundTool() *mcp.Tool {
@@ -38,15 +39,11 @@ func ledgerTool() *mcp.Tool {
 func statementTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:        toolStatement,
-		Description: "Build the statement of an account for a month. It takes a while: the answer is the id of a job; ask " + toolStatus + " until that has ended.",
+		Description: "Build the statement of an account for a month. It takes a while: the answer is the id of a job, which goes on by itself.",
 	}
 }
 
-func statusTool() *mcp.Tool {
-	return &mcp.Tool{Name: toolStatus, Description: "Say how far a job of " + toolStatement + " is."}
-}
-
-// newServer makes the billing server. Tools that write are protected; one that only reads need not be.
+// newServer makes the billing server: its tools are protected, and there is one more, which tells what became of a call or a job.
 func newServer(store *txidem.Store, slow *statements, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
 	server := mcp.NewServer(serverName(), &mcp.ServerOptions{Logger: log})
 	idem, err := mcpidem.New(server, store, &mcpidem.Config{Scope: scope, Logger: log})
@@ -58,8 +55,7 @@ func newServer(store *txidem.Store, slow *statements, scope mcpidem.ScopeFunc, l
 	// Posting may take a while. A duplicate that arrives meanwhile is told so at once instead of waiting for it.
 	mcpidem.AddToolWith(idem, ledgerTool(), &mcpidem.ToolConfig{Policy: &txidem.Policy{Wait: txidem.NoWait}}, appendLedgerEntry)
 	mcpidem.AddTool(idem, statementTool(), slow.order)
-	mcpidem.AddReadTool(idem, statusTool(), slow.status(scope))
-	return server, nil
+	return server, statustool.Add(idem, &statustool.Config{Name: toolStatus, Logger: log}, store, slow.runner)
 }
 
 func serverName() *mcp.Implementation {

@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/jobs"
-	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
-	"github.com/txonce/txonce/txidem/mcpidem"
 )
 
 // codeBadMonth is a recorded failure, like those in billing.go.
@@ -31,8 +28,8 @@ type StatementNumber struct {
 	BalanceCents int64 `json:"balance_cents" jsonschema:"of the account, as the statement says"`
 }
 
-// statements is the tool that is too slow to be waited for: it answers with the id of a job, and statement_status tells
-// how far that is.
+// statements is the tool that is too slow to be waited for: it answers with the id of a job, and get_status tells how far
+// that is.
 type statements struct {
 	*jobs.Definition[Statement, StatementNumber]
 	runner *jobs.Runner
@@ -96,49 +93,4 @@ func saveStatement(ctx context.Context, tx pgx.Tx, in Statement, pages int) (Sta
 		return StatementNumber{}, fmt.Errorf("save the statement of account %s: %w", in.Account, err)
 	}
 	return out, nil
-}
-
-// StatementJob is what statement_status takes.
-type StatementJob struct {
-	JobID string `json:"job_id" jsonschema:"as build_statement has answered"`
-}
-
-// StatementStatus is what statement_status answers.
-type StatementStatus struct {
-	JobID     string            `json:"job_id"`
-	State     toolcall.State    `json:"state" jsonschema:"queued and running: ask again in a second; succeeded, failed and cancelled: it has ended"`
-	Progress  string            `json:"progress,omitempty"`
-	Statement *StatementNumber  `json:"statement,omitempty" jsonschema:"what was built, when it has succeeded"`
-	Failure   *toolcall.Failure `json:"failure,omitempty" jsonschema:"why there is no statement, when it has failed"`
-}
-
-// status makes the handler of statement_status. It only reads, so it is not protected. It is told of the caller's own jobs, and
-// of no others.
-func (s *statements) status(scope mcpidem.ScopeFunc) mcp.ToolHandlerFor[StatementJob, StatementStatus] {
-	return func(ctx context.Context, req *mcp.CallToolRequest, in StatementJob) (_ *mcp.CallToolResult, out StatementStatus, err error) {
-		caller, err := scope(ctx, req)
-		if err != nil {
-			return nil, out, err
-		}
-		id, err := toolcall.ParseID(in.JobID)
-		if err != nil {
-			return nil, out, err
-		}
-		status, err := s.runner.Status(ctx, caller, id)
-		if err != nil {
-			return nil, out, err
-		}
-		out = StatementStatus{JobID: in.JobID, State: status.State, Failure: status.Failure}
-		if progress := status.Job.Progress; progress != nil {
-			out.Progress = progress.Message
-		}
-		if status.State == toolcall.StateSucceeded {
-			number, err := s.Result(status)
-			if err != nil {
-				return nil, out, err
-			}
-			out.Statement = &number
-		}
-		return nil, out, nil
-	}
 }

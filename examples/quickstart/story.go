@@ -17,8 +17,8 @@ type story struct {
 // longestStory keeps a story readable.
 const longestStory = 12
 
-// newStory picks the intent that had the hardest time, of those that became jobs or of the others: the most answers that did
-// not arrive before one did. Intents that failed make no story: there is nothing to see in the database.
+// newStory picks the intent whose agent asked and had the hardest time, of those that became jobs or of the others: the most
+// answers that did not arrive before one did. Intents that failed make no story: there is nothing to see in the database.
 func newStory(entries []*entry, errands []*errand, jobs bool) *story {
 	calls := make(map[int][]*entry)
 	for _, e := range entries {
@@ -27,24 +27,30 @@ func newStory(entries []*entry, errands []*errand, jobs bool) *story {
 	var hardest *story
 	for _, e := range errands {
 		s := &story{errand: e, lines: calls[e.intent.number]}
-		if e.outcome() == done && (e.job != "") == jobs && (hardest == nil || s.rank() > hardest.rank()) {
+		if (e.told == done || e.told == accepted) && (e.told == accepted) == jobs && (hardest == nil || s.rank() > hardest.rank()) {
 			hardest = s
 		}
 	}
 	return hardest
 }
 
-// rank is the trouble of a story that can be read, and of a job that was seen at work. Among those that are too long, the
-// shortest comes first.
+// rank is the trouble of a story that can be read. Those come first whose job was seen at work, then those in which the answer of
+// the call was learned by asking. Among those that are too long, the shortest comes first.
 func (s *story) rank() int {
-	seen := func(e *entry) bool { return e.tool == toolStatus && e.got.kind == accepted }
-	switch {
-	case len(s.lines) > longestStory:
+	if len(s.lines) > longestStory {
 		return -len(s.lines)
-	case s.errand.job != "" && !slices.ContainsFunc(s.lines, seen):
-		return 0
 	}
-	return s.trouble()
+	rank := s.trouble()
+	if s.errand.told == accepted && slices.ContainsFunc(s.lines, func(e *entry) bool { return e.got.kind == waiting }) {
+		rank += 400
+	}
+	if slices.ContainsFunc(s.lines, (*entry).learns) {
+		rank += 100
+		if s.errand.intent.way == asking {
+			rank += 100
+		}
+	}
+	return rank
 }
 
 // trouble counts the answers that were lost before the agent had the first definite one.
@@ -61,7 +67,7 @@ func (s *story) trouble() int {
 
 func (s *story) write(w io.Writer) {
 	in, title := s.errand.intent, "What happened to one intent"
-	if s.errand.job != "" {
+	if s.errand.told == accepted {
 		title = "And to one whose tool is too slow to be waited for"
 	}
 	_, _ = fmt.Fprintf(w, "\n  %s: %s %s\n  Here %s.\n\n", title, in.tool, worded(in.fields, 0), in.way)
@@ -71,6 +77,10 @@ func (s *story) write(w io.Writer) {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%d\n", s.numberOf(e), s.reasonOf(e), e.fault, e.served(), e.heard, e.rows)
 	}
 	_ = t.Flush()
+	if i := slices.IndexFunc(s.lines, (*entry).learns); i >= 0 {
+		got := s.lines[i].got
+		_, _ = fmt.Fprintf(w, "\n  %s answered call %s: %s\n  %s\n", toolStatus, s.numberOf(s.lines[i]), got.next, got.text)
+	}
 }
 
 // numberOf numbers the attempts; copies of the same moment get letters.

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivertype"
 
+	"github.com/txonce/txonce/jobs"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -33,7 +32,6 @@ func newUnprotectedShop(ctx context.Context, db *database, log *slog.Logger) (*s
 	mcp.AddTool(server, ticketTool(), inTx(db.Pool, createTicket))
 	mcp.AddTool(server, ledgerTool(), inTx(db.Pool, appendLedgerEntry))
 	mcp.AddTool(server, statementTool(), inTx(db.Pool, plainOrder(queue)))
-	mcp.AddTool(server, statusTool(), plainStatus(queue))
 	stop := func(ctx context.Context) error {
 		if queue.Stop(ctx) == nil {
 			return nil
@@ -79,8 +77,9 @@ func (w plainWorker) Work(ctx context.Context, job *river.Job[plainJob]) error {
 	})
 }
 
-func plainOrder(queue *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, Statement) (StatementStatus, error) {
-	return func(ctx context.Context, tx pgx.Tx, in Statement) (out StatementStatus, err error) {
+// plainOrder answers in the same form. Nobody keeps what became of the job by that id, so there is no tool that tells.
+func plainOrder(queue *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, Statement) (jobs.Handle, error) {
+	return func(ctx context.Context, tx pgx.Tx, in Statement) (out jobs.Handle, err error) {
 		if err := checkMonth(in.Month); err != nil {
 			return out, err
 		}
@@ -88,29 +87,6 @@ func plainOrder(queue *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, State
 		if err != nil {
 			return out, err
 		}
-		return StatementStatus{JobID: fmt.Sprint(put.Job.ID), State: toolcall.StateQueued}, nil
-	}
-}
-
-func plainStatus(queue *river.Client[pgx.Tx]) mcp.ToolHandlerFor[StatementJob, StatementStatus] {
-	return func(ctx context.Context, _ *mcp.CallToolRequest, in StatementJob) (_ *mcp.CallToolResult, out StatementStatus, err error) {
-		id, err := strconv.ParseInt(in.JobID, 10, 64)
-		if err != nil {
-			return nil, out, err
-		}
-		row, err := queue.JobGet(ctx, id)
-		if err != nil {
-			return nil, out, err
-		}
-		out = StatementStatus{JobID: in.JobID, State: toolcall.StateQueued}
-		switch row.State { //nolint:exhaustive // all others wait
-		case rivertype.JobStateRunning:
-			out.State = toolcall.StateRunning
-		case rivertype.JobStateCompleted:
-			out.State = toolcall.StateSucceeded
-		case rivertype.JobStateDiscarded, rivertype.JobStateCancelled:
-			out.State = toolcall.StateFailed
-		}
-		return nil, out, nil
+		return jobs.Handle{JobID: fmt.Sprint(put.Job.ID), Kind: put.Job.Kind, State: toolcall.StateQueued}, nil
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -97,8 +96,8 @@ func listen(ctx context.Context, port int, handler http.Handler, ready func(addr
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		err = errors.Join(err, server.Close())
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
 	}
 	<-ended
 	return nil

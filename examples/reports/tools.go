@@ -66,10 +66,10 @@ type Standing struct {
 }
 
 // errNoReport is all that a caller learns of a job that is not there, or not the caller's.
-var errNoReport = errors.New("There is no such report of yours. Ask with a job_id that build_report has answered.") //nolint:staticcheck // a sentence for a model
+var errNoReport = errors.New("there is no such report of yours; ask with a job_id that build_report has answered")
 
 // errLater is all that a caller learns of a fault.
-var errLater = errors.New("The report could not be looked up. Ask again in 5 seconds.") //nolint:staticcheck // as above
+var errLater = errors.New("the report could not be looked up; ask again in 5 seconds")
 
 // getReport reads how far the caller's job is. Whose it is comes from the call, never from an argument.
 func (t *tools) getReport(ctx context.Context, req *mcp.CallToolRequest, in Asked) (*mcp.CallToolResult, Standing, error) {

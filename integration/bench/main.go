@@ -5,6 +5,7 @@
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
+//	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -48,6 +49,34 @@
 //
 // Then expired records are loaded into the largest table and swept at once, beside calls; then the sweeper finds nothing.
 // In the end the rows of all tables are counted: what was loaded and called, less what was swept.
+//
+// # Jobs
+//
+// "bench jobs" compares package jobs with what one would write with River alone: InsertTx in a transaction with nothing
+// else, and a worker that writes the effect and calls JobCompleteTx in one transaction. Both have the effect of the shapes above
+// (one row), the same arguments, pool, River tables and fetch settings, and a client of their own in this process. The sides
+// take turns, half a second each, which begin with empty tables and a CHECKPOINT and end when River has written down the end
+// of each job; then effects and jobs are counted.
+//
+//   - Rates: there are four jobs for each worker at any time, one of which is worked. What is counted is jobs that end, so
+//     that submissions are part of it.
+//   - Times: one job at a time, with pauses, since River notifies workers no more often than they fetch. Times are of this
+//     process: the work begins where the worker's function does, and has ended when that of River returns.
+//   - Calls: what a submission costs [txidem.Run], whose handler does nothing else, against one that writes a row, on both links.
+//
+// # Status
+//
+// "bench status" measures how fast one can ask what became of a call, and how soon those who wait for an end hear of it.
+//
+//   - Reads: 16 workers, each of which asks for one call at a time, of a call that has ended (one of 2,000) or of one that was
+//     never made: by [txidem.Store.Statuses], and by the handler of package statustool, in which the questions of all workers
+//     share two connections. The kinds take turns, a tenth of a second each, with a bare select of the row among them.
+//   - Wakes: a thousand wait by the handler of package statustool, each for a job in the queue or for a leased call that runs,
+//     and whoever hears of its end waits for the next one. A hundred end in a second, at random times. The time is from the
+//     answer of COMMIT, where the work was done, to the answer of the handler. What is another process in the table is a store
+//     and a runner of their own on a pool of their own, which hear of nothing and have to look.
+//
+// In the end all that was begun ends, and the benchmark fails unless each of those who wait hears that it has succeeded.
 package main
 
 import (
@@ -93,6 +122,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "growth", beginGrowth, args[1:]
 		case "jobs":
 			name, begin, args = "bench-jobs", beginJobs, args[1:]
+		case "status":
+			name, begin, args = "bench-status", beginStatus, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)
