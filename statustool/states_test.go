@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,12 +118,14 @@ func TestGet_S04_RefusalsPointHere(t *testing.T) {
 	s := newShop(t, nil)
 	s.add(&Config{Name: "ask"}, s.store)
 	running, end := make(chan struct{}), make(chan struct{})
+	ends := sync.OnceFunc(func() { close(end) })
 	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "slow"}, func(context.Context, pgx.Tx, order) (receipt, error) {
 		close(running)
 		<-end
 		return receipt{Refund: "R"}, nil
 	})
 	session, other := s.connect(nil), s.connect(nil)
+	t.Cleanup(ends)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -136,7 +139,7 @@ func TestGet_S04_RefusalsPointHere(t *testing.T) {
 	if got := reportIn(t, do(t, other, "ask", args{"id": said["call_id"]})); got.State != toolcall.StateRunning || !strings.Contains(got.Next, "call ask with") {
 		t.Errorf("%+v", got)
 	}
-	close(end)
+	ends()
 	if got := reportIn(t, do(t, other, "ask", args{"id": said["call_id"], "wait_seconds": 25})); got.State != toolcall.StateSucceeded {
 		t.Errorf("behind its end: %+v", got)
 	}

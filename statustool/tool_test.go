@@ -122,7 +122,7 @@ func broken() toolcall.Status {
 	return s
 }
 
-// TestGet_S03_ClientThatGivesUpIsNotWaitedFor.
+// TestGet_S03_ClientThatGivesUpIsNotWaitedFor: its question ends before the time that it gave.
 func TestGet_S03_ClientThatGivesUpIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -136,7 +136,8 @@ func TestGet_S03_ClientThatGivesUpIsNotWaitedFor(t *testing.T) {
 		<-looked // the poller's
 		cancel()
 	}()
-	if r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "get_status", Arguments: args{"id": jobID(1).String(), "wait_seconds": 25}}); !errors.Is(err, context.Canceled) {
+	// The error is the context's, or the server's that it was told so: which of them comes first is open.
+	if r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "get_status", Arguments: args{"id": jobID(1).String(), "wait_seconds": 25}}); err == nil || !strings.Contains(err.Error(), "canceled") {
 		t.Errorf("%v, %v", r, err)
 	}
 }
