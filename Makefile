@@ -66,6 +66,12 @@ bench-jobs: ## Say how jobs compare with plain River, and what submitting one ad
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench jobs
 
+.PHONY: bench-status
+bench-status: ## Say how many can ask for status in a second, and how soon 1,000 who wait hear of an end (about a minute; ARGS="-waiters 5000 -ends 200")
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench status $(ARGS)
+
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh

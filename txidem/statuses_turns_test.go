@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -44,6 +45,25 @@ func TestStatuses_S03_CostsTwoRoundTripsAtMost(t *testing.T) {
 		if n := f.pool.Stat().NewConnsCount() - before; n != 0 {
 			t.Errorf("%s: %d new connections", label, n)
 		}
+	}
+}
+
+// TestStatuses_S03_OneIsNotPlannedEachTime: that would take longer than to read it.
+func TestStatuses_S03_OneIsNotPlannedEachTime(t *testing.T) {
+	t.Parallel()
+	dbtest.SkipPooled(t, "it looks at its own connection")
+	f := setup(t, nil, func(cfg *pgxpool.Config) {
+		cfg.MaxConns = 1
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	})
+	for range 20 { // Postgres plans a statement anew for the first five times at least
+		f.ask(request("never"))
+	}
+	var generic, custom int
+	err := f.pool.QueryRow(t.Context(), `
+		select generic_plans, custom_plans from pg_prepared_statements where position($1 in statement) > 0`, f.store.sql.readOne).Scan(&generic, &custom)
+	if err != nil || generic < 30 || custom > 10 {
+		t.Errorf("one plan was used %d times, and %d were made: %v", generic, custom, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +107,9 @@ func TestWakes_S03_OtherProcessesAreOthers(t *testing.T) {
 		}
 	}()
 	for _, c := range wakeCells() {
-		changed := w.there.store.Changed()
-		changedJob := w.there.runner.Changed()
+		changed, changedJob := w.there.store.Changed(), w.there.runner.Changed()
+		idle := map[bool]*ears{true: w.there, false: w.here}[c.near]
+		before := idle.looks.now()
 		if err := s.measureWake(t.Context(), w, &c); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -118,12 +120,27 @@ func TestWakes_S03_OtherProcessesAreOthers(t *testing.T) {
 			t.Errorf("%s: its runner has heard of something", c.name)
 		default:
 		}
+		if n, _ := idle.looks.since(before); n != 0 || c.looks == 0 {
+			t.Errorf("%s: the sources were asked %d times, those of the other process %d times", c.name, c.looks, n)
+		}
 		if c.conns < 1 || !c.near && c.conns > fewConns {
 			t.Errorf("%s: %d connections", c.name, c.conns)
 		}
 	}
 	if err := w.there.wait(t.Context(), idOf("never made")); err == nil {
 		t.Error("what does not exist has ended well")
+	}
+}
+
+func TestWakes_S03_EndsOfTheTimeMeasuredCount(t *testing.T) {
+	t.Parallel()
+	r, now := &wakeRun{}, time.Now()
+	r.hears(now, now.Add(time.Second))
+	r.open.Store(&now)
+	r.hears(now.Add(-time.Second), now.Add(time.Second)) // heard of late
+	r.hears(now, now.Add(time.Second))
+	if want := []time.Duration{time.Second, 2 * time.Second}; !slices.Equal(r.took, want) || r.heard() != 2 {
+		t.Errorf("%v and %d, want %v", r.took, r.heard(), want)
 	}
 }
 
