@@ -44,6 +44,12 @@ crash: ## Kill processes at every step of a call, N=300 times, and count effects
 	@$(GO) build -o $(BIN)/crash ./integration/crash
 	@$(BIN)/crash $(if $(N),-n $(N)) $(if $(MODE),-mode $(MODE)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
+.PHONY: crash-jobs
+crash-jobs: ## Kill workers and tool servers at every step of a job, N=200 times, count effects, and say how soon jobs go on (about 90 s; PLANT=1 plants a fault and must fail)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/crashjobs ./integration/crashjobs
+	@$(BIN)/crashjobs $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
 	@sh scripts/setup.sh

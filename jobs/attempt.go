@@ -127,8 +127,9 @@ func (r *Runner) begin(ctx context.Context, def *definition, id toolcall.ID) (*a
 func (r *Runner) turnAway(ctx context.Context, conn *pgxpool.Conn, a *attempt) error {
 	f := &found{}
 	switch err := f.scan(conn.QueryRow(ctx, r.sql.look, uuidOf(a.id))); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return river.JobCancel(fmt.Errorf("%w: %s", ErrNotFound, a.id))
+	case errors.Is(err, pgx.ErrNoRows): // a cancelled doorbell would cancel the job, should it be in the schema of another runner
+		r.log.WarnContext(ctx, "jobs: a doorbell rang for a job that is not in this schema; one River schema serves one Config.Schema only", "kind", a.def.kind, "job", a.id)
+		return nil
 	case err != nil:
 		return explain(ctx, err)
 	}
@@ -203,6 +204,9 @@ func apart(call func() error) error {
 			}
 		}()
 		err := call()
+		if err != nil {
+			_ = err.Error() // one that panics, such as a nil pointer in an error, does so here
+		}
 		returned = true
 		done <- err
 	}()

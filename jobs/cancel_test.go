@@ -90,7 +90,7 @@ func TestCancel_J07_WhatRunsIsTold(t *testing.T) {
 				id := submit(f, d, in{}, nil)
 				f.await(id, toolcall.StateRunning)
 				cancel.by(f, id)
-				if cause := <-causes; !errors.Is(cause, ErrCancelled) {
+				if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrCancelled) {
 					t.Errorf("its context ended with %v, want ErrCancelled", cause)
 				}
 				if s := f.await(id, toolcall.StateCancelled); s.Job.Attempts != 1 || s.FinishedAt.IsZero() {
@@ -161,7 +161,7 @@ func TestCancel_J07_WhatCommitsIsWaitedFor(t *testing.T) {
 	f := setup(t, unhurried(), d)
 	f.start(f.Runner)
 	id := submit(f, d, in{}, nil)
-	<-inTx
+	receive(f, "the commit half is under way", inTx)
 	if s, err := f.Cancel(t.Context(), scope, id); !errors.Is(err, ErrBusy) {
 		t.Errorf("while it commits: %+v, %v; want ErrBusy", s, err)
 	}
@@ -177,7 +177,7 @@ func TestCancel_J07_WhatCommitsIsWaitedFor(t *testing.T) {
 		return get[int](f, `select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`) > 0
 	})
 	close(goOn)
-	if err := <-cancelled; !errors.Is(err, ErrFinished) {
+	if err := receive(f, "Cancel returns", cancelled); !errors.Is(err, ErrFinished) {
 		t.Errorf("behind the commit: %v, want ErrFinished", err)
 	}
 	f.effectsAre(map[string]int{"x": 1})
@@ -220,7 +220,7 @@ func TestCancel_J07_TwiceIsOnce(t *testing.T) {
 	id := submit(f, d, in{}, nil)
 	f.await(id, toolcall.StateRunning)
 	f.mustCancel(id, toolcall.StateRunning)
-	<-told
+	receive(f, "the attempt is told", told)
 	first := get[time.Time](f, `select cancel_at from txonce.job`)
 	f.mustCancel(id, toolcall.StateRunning)
 	if again := get[time.Time](f, `select cancel_at from txonce.job`); !again.Equal(first) {

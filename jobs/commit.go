@@ -72,7 +72,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		return err
 	}
 	if len(answer) > a.def.opts.MaxAnswer {
-		return tooLarge(len(answer), a.def.opts.MaxAnswer)
+		return left(ctx, conn, watch, tooLarge(len(answer), a.def.opts.MaxAnswer))
 	}
 	return r.finish(ctx, conn, a, queued, answer)
 }
@@ -171,6 +171,8 @@ func (r *Runner) finish(ctx context.Context, conn *pgxpool.Conn, a *attempt, b *
 		return fmt.Errorf("%w (%w): %w", endedTx(), ErrEndedTx, errors.Join(err))
 	case hasCode(ours, codeNotOurs):
 		return ErrLeaseLost
+	case hasCode(ours, codeOverdue):
+		return ErrDeadline
 	case conn.Conn().IsClosed() || err == nil || conn.Conn().PgConn().TxStatus() == 'I' && !errors.As(err, new(*pgconn.PgError)):
 		return r.resolve(ctx, a, errors.Join(err)) // in the last case it has ended, and the server did not say no
 	case hasCode(err, codeSerialization, codeDeadlock):

@@ -60,6 +60,7 @@ func TestCommit_J02_TransactionThatIsEndedBySQLIsNotRepeated(t *testing.T) {
 		"commit and chain":         {exec(`commit and chain`), 1},
 		"commit, begin":            {exec(`commit`, `begin`), 1},
 		"commit; begin":            {exec(`commit; begin`), 1},
+		"commit; begin; an error":  {exec(`commit; begin; select 1/0`), 1},
 		"rollback":                 {exec(`rollback`), 0},
 		"rollback and chain":       {exec(`rollback and chain`), 0},
 		"rollback, begin":          {exec(`rollback`, `begin`), 0},

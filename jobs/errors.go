@@ -119,6 +119,7 @@ const (
 	codeNoSetting       = "42704"
 	codeBadText         = "22P02"
 	codeNotOurs         = "TXJ01" // raised by sqlDone
+	codeOverdue         = "TXJ02" // raised by sqlDone
 )
 
 func hasCode(err error, codes ...string) bool {

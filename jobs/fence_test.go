@@ -194,6 +194,39 @@ func TestFence_J02_AttemptThatLostItsJobChangesNothing(t *testing.T) {
 	}
 }
 
+// TestFence_J02_AttemptOfAJobThatHasEndedChangesNothing: A was taken for dead, and its job was ended, with A's token in its row.
+func TestFence_J02_AttemptOfAJobThatHasEndedChangesNothing(t *testing.T) {
+	t.Parallel()
+	const row = `select row_to_json(j)::text from txonce.job j`
+	for label, end := range lateEnds {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			for _, attempts := range []int{1, 5} {
+				d, visits := stepwise(t, "stepwise", &Options{MaxAttempts: attempts})
+				f := setup(t, still(), d)
+				id := submit(f, d, in{Label: "a"}, nil)
+				bell := ring(f, f.Runner, d, id)
+				a := begun(f, visits)
+				f.lapse(id)
+				if attempts > 1 { // it has another end
+					f.exec(`update txonce.job set deadline = now()`)
+				}
+				f.sweeps(f.Runner)
+				before := get[string](f, row)
+				end(f, a)
+				if err := receive(f, "the doorbell", bell); err == nil {
+					t.Error("the doorbell of an attempt that lost its job is taken down")
+				}
+				if behind := get[string](f, row); behind != before {
+					t.Errorf("the row was\n%s, it is\n%s", before, behind)
+				}
+				f.ended(id, toolcall.StateFailed, 1, map[bool]string{true: CodeAttemptsExhausted, false: CodeDeadline}[attempts == 1])
+				f.effectsBy(map[string][]string{})
+			}
+		})
+	}
+}
+
 // TestFence_J02_DoorbellsOfAJobThatIsWorkedAreWrong: one that rings while the job is computed, and while it is committed.
 func TestFence_J02_DoorbellsOfAJobThatIsWorkedAreWrong(t *testing.T) {
 	t.Parallel()
@@ -400,29 +433,33 @@ func TestFence_J07_CancelledAttemptThatLostItsLeaseIsOver(t *testing.T) {
 	f.effectsBy(map[string][]string{})
 }
 
-// TestFence_J02_TxOfACommitHalfIsTheOnlyOneWithTheToken: a commit half that begins anew, in the same job, cannot end it.
-func TestFence_J02_TxOfACommitHalfIsTheOnlyOneWithTheToken(t *testing.T) {
+// TestFence_J02_EndIsTheAttempts: should the row be another's when the job is to end, whoever changed it, nothing commits.
+func TestFence_J02_EndIsTheAttempts(t *testing.T) {
 	t.Parallel()
-	d, visits := stepwise(t, "stepwise", nil)
-	f := setup(t, still(), d)
-	id := submit(f, d, in{Label: "a"}, nil)
-	bell := ring(f, f.Runner, d, id)
-	v := begun(f, visits)
-	v.enters(f)
-	v.committed <- func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `update txonce.job set attempt = gen_random_uuid()`)
-		return err
-	}
-	f.hears("the doorbell", bell, isSnooze)
-	f.effectsBy(map[string][]string{})
-	if s := f.status(id); s.State != toolcall.StateRunning {
-		t.Errorf("the job is %s", s.State)
+	for _, sql := range []string{`attempt = gen_random_uuid()`, `state = 'queued'`, `state = 'cancelled', finished_at = now()`} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			d, visits := stepwise(t, "stepwise", nil)
+			f := setup(t, still(), d)
+			id := submit(f, d, in{Label: "a"}, nil)
+			bell := ring(f, f.Runner, d, id)
+			v := begun(f, visits)
+			v.enters(f)
+			v.committed <- func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, `update txonce.job set `+sql)
+				return err
+			}
+			f.hears("the doorbell", bell, isSnooze)
+			f.effectsBy(map[string][]string{})
+			f.ended(id, toolcall.StateRunning, 1, "")
+		})
 	}
 }
 
 // TestFence_J02_DefaultIsolationDoesNotMatter: where transactions are stricter by default, to wait for a row is no error.
 func TestFence_J02_DefaultIsolationDoesNotMatter(t *testing.T) {
 	t.Parallel()
+	dbtest.SkipPooled(t, "a pooler takes no such setting from a client")
 	begin := func(t *testing.T) (*fixture, toolcall.ID, *visit, <-chan error) {
 		d, visits := stepwise(t, "stepwise", nil)
 		f := setup(t, still(), d)

@@ -176,6 +176,18 @@ func TestHold_J01_LastJobOfTheCallLetsItGo(t *testing.T) {
 // unhurried is for tests that sweep by hand.
 func unhurried() *Config { return &Config{Lease: time.Minute, Sweep: time.Hour} }
 
+// startTidied starts the runner and waits for the end of its sweeper's first round.
+func (c *caller) startTidied(d *Definition[in, out]) {
+	c.t.Helper()
+	if _, err := c.run(c.t.Context(), "orphan", submits(c, d, in{})); err != nil {
+		c.t.Fatal(err)
+	}
+	c.exec(`delete from txonce.job`)
+	c.start(c.Runner)
+	c.eventually("the first round is over", func() bool { return c.rows().held == 0 })
+	c.clean()
+}
+
 // TestHold_J01_JobsThatEndAtTheSameMoment do not see each other's end; the sweeper lets the record go.
 func TestHold_J01_JobsThatEndAtTheSameMoment(t *testing.T) {
 	t.Parallel()
@@ -193,6 +205,7 @@ func TestHold_J01_JobsThatEndAtTheSameMoment(t *testing.T) {
 	if _, err := gate.Exec(t.Context(), `select pg_advisory_xact_lock(42)`); err != nil {
 		t.Fatal(err)
 	}
+	c.startTidied(d)
 	var h Handle
 	var both []toolcall.ID
 	if _, err := c.run(t.Context(), "k", func(ctx context.Context, tx pgx.Tx) (_ Handle, err error) {
@@ -206,7 +219,6 @@ func TestHold_J01_JobsThatEndAtTheSameMoment(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c.start(c.Runner)
 	c.eventually("both are in their COMMIT", func() bool {
 		return get[int](c.fixture, `select count(*)::int from pg_locks where locktype = 'advisory' and objid = 42 and not granted
 			and database = (select oid from pg_database where datname = current_database())`) == 2
@@ -314,7 +326,7 @@ func TestHold_J01_JobEndsBeforeTheRecordOfItsLeasedCall(t *testing.T) {
 	t.Parallel()
 	d := plainly("report", nil)
 	c := callsOn(setup(t, unhurried(), d))
-	c.start(c.Runner)
+	c.startTidied(d)
 	r, err := txidem.RunLeased(t.Context(), c.store, request("k"), func(ctx context.Context) (h Handle, err error) {
 		if err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 			h, err = d.SubmitTx(ctx, tx, c.Runner, in{}, nil)

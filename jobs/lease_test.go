@@ -178,3 +178,63 @@ func TestLease_J07_CancelledAttemptThatDoesNotReturnIsOver(t *testing.T) {
 	nobody(f, visits)
 	f.effectsBy(map[string][]string{})
 }
+
+// TestLease_J04_CommitOfOneDoesNotDelayTheRenewalOfAnother: the row of the one is locked for as long as that takes.
+func TestLease_J04_CommitOfOneDoesNotDelayTheRenewalOfAnother(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "stepwise", nil)
+	f := setup(t, &Config{Lease: 2 * time.Second, Sweep: time.Hour}, d)
+	commits, computes := submit(f, d, in{Label: "commits"}, nil), submit(f, d, in{Label: "computes"}, nil)
+	first, second := ring(f, f.Runner, d, commits), (<-chan error)(nil)
+	committing := begun(f, visits)
+	committing.enters(f)
+	second = ring(f, f.Runner, d, computes)
+	computing := begun(f, visits)
+	lease := func() time.Time {
+		return get[time.Time](f, `select lease_until from txonce.job where id = $1`, uuidOf(computes))
+	}
+	for range 3 {
+		last := lease()
+		f.eventually("the lease is renewed", func() bool { return lease().After(last) })
+	}
+	committing.commits(nil)
+	f.hears("the first doorbell", first, isNil)
+	computing.goesOn(f)
+	f.hears("the second doorbell", second, isNil)
+	f.effectsBy(map[string][]string{"commits": {"1"}, "computes": {"1"}})
+}
+
+// TestLease_J04_IsNotRenewedByWhoLostIt: else a job whose new worker died would be nobody's for as long as the old one lives.
+func TestLease_J04_IsNotRenewedByWhoLostIt(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "stepwise", nil)
+	f := setup(t, &Config{Lease: 2 * time.Second, Sweep: time.Hour}, d)
+	lost, other := submit(f, d, in{Label: "lost"}, nil), submit(f, d, in{Label: "other"}, nil)
+	ring(f, f.Runner, d, lost)
+	a := begun(f, visits)
+	f.eventually("the job is B's", func() bool { // A may renew its lease in between
+		f.lapse(lost)
+		return !isSnooze(f.tryBegin(d, lost))
+	})
+	receive(f, "the end of A's context", a.ctx.Done())
+	ring(f, f.Runner, d, other)
+	begun(f, visits)
+	lease := func(id toolcall.ID) time.Time {
+		return get[time.Time](f, `select lease_until from txonce.job where id = $1`, uuidOf(id))
+	}
+	before := lease(lost)
+	for range 2 {
+		last := lease(other)
+		f.eventually("the other lease is renewed", func() bool { return lease(other).After(last) })
+	}
+	if got := lease(lost); !got.Equal(before) {
+		t.Errorf("the lease was renewed: it ends at %v, and did at %v", got, before)
+	}
+}
+
+// tryBegin begins an attempt in another process, which dies.
+func (f *fixture) tryBegin(d *Definition[in, out], id toolcall.ID) error {
+	f.t.Helper()
+	_, err := f.another(still(), d).begin(f.t.Context(), d.def, id)
+	return err
+}

@@ -58,7 +58,7 @@ func TestOptions_J06_Deadline(t *testing.T) {
 			t.Errorf("%s: %+v at %v, the deadline was %v", label, s.Failure, s.FinishedAt, s.Job.Deadline)
 		}
 	}
-	if cause := <-causes; !errors.Is(cause, ErrDeadline) {
+	if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrDeadline) {
 		t.Errorf("the attempt heard %v, want ErrDeadline", cause)
 	}
 	f.effectsAre(map[string]int{})
@@ -79,6 +79,45 @@ func TestOptions_J06_DeadlineHoldsForTheCommit(t *testing.T) {
 		t.Errorf("%+v", st.Failure)
 	}
 	f.effectsAre(map[string]int{})
+}
+
+// TestOptions_J06_DeadlineInTheCommitHalf: from the deadline on no attempt commits, however late it passes.
+func TestOptions_J06_DeadlineInTheCommitHalf(t *testing.T) {
+	t.Parallel()
+	d, visits := stepwise(t, "report", nil)
+	f := setup(t, still(), d)
+	id := submit(f, d, in{Label: "a"}, &SubmitOpts{Scope: scope, Deadline: time.Now().Add(time.Hour)})
+	bell := ring(f, f.Runner, d, id)
+	v := begun(f, visits)
+	v.enters(f)
+	v.committed <- func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `update txonce.job set deadline = clock_timestamp() where id = $1::uuid`, uuidOf(id))
+		return err
+	}
+	if err := receive(f, "the attempt ends", bell); !isCancel(err) || !errors.Is(err, ErrDeadline) {
+		t.Errorf("the doorbell: %v, want ErrDeadline", err)
+	}
+	f.ended(id, toolcall.StateFailed, 1, CodeDeadline)
+	f.effectsAre(map[string]int{})
+}
+
+// TestOptions_J06_DeadlineThatHasPassedIsRefused, whichever option it comes from: the job would fail before anybody began it.
+func TestOptions_J06_DeadlineThatHasPassedIsRefused(t *testing.T) {
+	t.Parallel()
+	d := plainly("report", &Options{Within: time.Hour})
+	f := setup(t, still(), d)
+	now := time.Now()
+	for label, opts := range map[string]SubmitOpts{
+		"the submission's": {Deadline: now.Add(-time.Second)},
+		"the definition's": {RunAt: now.Add(-2 * time.Hour)},
+	} {
+		opts.Scope = scope
+		if _, err := trySubmit(f, d, in{}, &opts); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, want ErrOptions", label, err)
+		}
+	}
+	submit(f, d, in{}, &SubmitOpts{Scope: scope, RunAt: now.Add(-30 * time.Minute)})
+	submit(f, d, in{}, &SubmitOpts{Scope: scope, RunAt: now.Add(-2 * time.Hour), Deadline: now.Add(time.Hour)})
 }
 
 // TestOptions_J06_WhenDeadlinesAre: of the submission, or else of the definition, counted from RunAt.
@@ -247,7 +286,7 @@ func TestOptions_J06_Timeout(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %s", label, s.Failure, s.Job, f.lastError(id))
 		}
 		for range 2 {
-			if cause := <-causes; !errors.Is(cause, ErrTimeout) {
+			if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrTimeout) {
 				t.Errorf("%s: the attempt heard %v, want ErrTimeout", label, cause)
 			}
 		}

@@ -64,6 +64,51 @@ func TestOutcome_J06_WhatCannotBeKept(t *testing.T) {
 	f.effectsAre(map[string]int{"long": 1})
 }
 
+// TestOutcome_J06_TooLargeBehindACommit: what the commit half committed stays, so "nothing was changed" would be wrong.
+func TestOutcome_J06_TooLargeBehindACommit(t *testing.T) {
+	t.Parallel()
+	d, calls := halves(&Options{MaxAnswer: 1}, func(ctx context.Context, tx pgx.Tx, _ int) error {
+		_, err := tx.Exec(ctx, `commit; begin`, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	f := setup(t, still(), d)
+	id := submit(f, d, in{Label: "a"}, nil)
+	if err := f.answer(t.Context(), d.def, id); !errors.Is(err, ErrEndedTx) || calls.Load() != 1 {
+		t.Errorf("%v, %d calls; want ErrEndedTx, 1", err, calls.Load())
+	}
+	f.ended(id, toolcall.StateFailed, 1, CodeEndedTx)
+	f.effectsAre(map[string]int{"a": 1})
+}
+
+// pointerError panics when it is asked for its text and is nil: what a function returns by mistake that declares its error as a
+// pointer.
+type pointerError struct{ text string }
+
+func (e *pointerError) Error() string { return e.text }
+
+// TestOutcome_J06_ErrorThatPanics is a failed attempt like any other, from either half: the job does not wait for its lease.
+func TestOutcome_J06_ErrorThatPanics(t *testing.T) {
+	t.Parallel()
+	var none *pointerError
+	opts := &Options{MaxAttempts: 1}
+	work := Define("work", func(context.Context, *Job[in]) (Commit[out], error) { return nil, none }, opts)
+	half := Define("half", func(context.Context, *Job[in]) (Commit[out], error) {
+		return func(ctx context.Context, tx pgx.Tx) (out, error) {
+			return out{}, errors.Join(write(ctx, tx, "half"), fmt.Errorf("wrapped: %w", none), none)
+		}, nil
+	}, opts)
+	f := setup(t, still(), work, half)
+	for _, d := range []*Definition[in, out]{work, half} {
+		id := submit(f, d, in{}, nil)
+		if err := f.answer(t.Context(), d.def, id); !isError(err) {
+			t.Errorf("%s: the doorbell: %v", d.Kind(), err)
+		}
+		f.ended(id, toolcall.StateFailed, 1, CodeAttemptsExhausted)
+		f.wantError(id, ErrPanicked.Error())
+	}
+	f.effectsAre(map[string]int{})
+}
+
 // TestOutcome_J06_ArgumentsAndResultsOfAllSizes come through byte for byte, whatever is in them.
 func TestOutcome_J06_ArgumentsAndResultsOfAllSizes(t *testing.T) {
 	t.Parallel()

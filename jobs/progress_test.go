@@ -67,6 +67,10 @@ func TestProgress_J05_LatestReportIsShown(t *testing.T) {
 	}
 	s.say(0.25, "a quarter")
 	f.reported(id, 0.25, "a quarter")
+	renewed := `select lease_until > $1::timestamptz from txonce.job`
+	since := get[time.Time](f, `select lease_until from txonce.job`)
+	f.eventually("a lease is renewed without a report", func() bool { return get[bool](f, renewed, since) })
+	f.reported(id, 0.25, "a quarter")
 	s.say(0.5, "half")
 	s.say(0.75, "")
 	f.reported(id, 0.75, "")
@@ -203,6 +207,24 @@ func TestProgress_J05_ReportBesideALockedRowIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.reported(id, 0.5, "half")
+	s.end(nil)
+	f.await(id, toolcall.StateSucceeded)
+}
+
+// TestProgress_J05_ReportOfADeadAttemptIsGone when the next one begins.
+func TestProgress_J05_ReportOfADeadAttemptIsGone(t *testing.T) {
+	t.Parallel()
+	s := make(stage)
+	d := s.define("report", nil)
+	f := setup(t, unhurried(), d)
+	id := submit(f, d, in{Label: "x"}, nil)
+	f.exec(`update txonce.job set state = 'running', attempt = gen_random_uuid(), attempts = 1, lease_until = clock_timestamp(), progress = 0.9,
+		message = 'nearly', progress_at = clock_timestamp()`)
+	f.start(f.Runner)
+	f.eventually("the second attempt runs", func() bool { return f.status(id).Job.Attempts == 2 })
+	if p := f.status(id).Job.Progress; p != nil {
+		t.Errorf("of the attempt before: %+v", p)
+	}
 	s.end(nil)
 	f.await(id, toolcall.StateSucceeded)
 }

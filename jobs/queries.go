@@ -137,16 +137,22 @@ const sqlRestore = `select set_config('lock_timeout', current_setting('txonce.lo
 const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 
 // sqlDone ends the job with its result. Reading the token from the transaction's own setting makes it fail when the commit
-// function ended the transaction behind our back. It raises where it finds no such job: COMMIT is in the same round trip.
+// function ended the transaction behind our back. It raises where it finds no such job, and where the deadline passed in the
+// commit function: COMMIT is in the same round trip.
 const sqlDone = `
 with done as (
     update {schema}.job
        set state = 'succeeded', answer = $2::bytea, finished_at = clock_timestamp(), lease_until = null,
            expires_at = clock_timestamp() + greatest(keep, call_keep)
      where id = $1::uuid and attempt = current_setting('txonce.attempt')::uuid and state = 'running'
+       and (deadline > clock_timestamp()) is not false
     returning true as it
 )
-select coalesce((select it from done), {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
+select coalesce((select it from done),
+                (select {schema}.refuse('` + codeOverdue + `', 'the deadline of the job has passed')::boolean
+                   from {schema}.job
+                  where id = $1::uuid and attempt = current_setting('txonce.attempt')::uuid and state = 'running'),
+                {schema}.refuse('` + codeNotOurs + `', 'the job belongs to another attempt')::boolean)`
 
 // sqlLet lets the record of the call that submitted the job go, when this was the last job of the call: it is kept as long as
 // after any other call. A job of an earlier record of the same call, which was forgotten, does not count.

@@ -90,6 +90,9 @@ func (v *visit) goesOn(f *fixture) {
 // still is the configuration of tests in which nothing happens by itself.
 func still() *Config { return &Config{Lease: time.Hour, Sweep: time.Hour} }
 
+// patient is the configuration of tests with attempts that stand still: on a slow machine, too, nobody takes them for dead.
+func patient() *Config { return &Config{Lease: 20 * time.Second, Sweep: 200 * time.Millisecond} }
+
 // ring has a runner answer a doorbell of the job, as River does. What comes back is what becomes of the doorbell.
 func ring(f *fixture, r *Runner, d *Definition[in, out], id toolcall.ID) <-chan error {
 	done := make(chan error, 1)

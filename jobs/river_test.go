@@ -129,7 +129,7 @@ func TestRiver_J07_CancelledInTheQueueWhileItRuns(t *testing.T) {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
 			d, visits := stepwise(t, "stepwise", nil)
-			f := setup(t, nil, d)
+			f := setup(t, patient(), d)
 			f.start(f.Runner)
 			id := submit(f, d, in{Label: "a"}, nil)
 			v := begun(f, visits)
@@ -156,7 +156,7 @@ func TestRiver_J07_CancelledInTheQueueWhileItRuns(t *testing.T) {
 func TestRiver_J07_CancelledInTheQueueWhileItCommits(t *testing.T) {
 	t.Parallel()
 	d, visits := stepwise(t, "stepwise", nil)
-	f := setup(t, nil, d)
+	f := setup(t, patient(), d)
 	f.start(f.Runner)
 	id := submit(f, d, in{Label: "a"}, nil)
 	v := begun(f, visits)
@@ -184,7 +184,7 @@ func TestRiver_J02_RowOfARunningJobIsChanged(t *testing.T) {
 			t.Run(strings.ReplaceAll(label, " ", "_")+map[bool]string{true: "_and_it_fails"}[fails], func(t *testing.T) {
 				t.Parallel()
 				d, visits := stepwise(t, "stepwise", &Options{Backoff: func(int) time.Duration { return 0 }})
-				f := setup(t, nil, d)
+				f := setup(t, patient(), d)
 				f.start(f.Runner)
 				id := submit(f, d, in{Label: "a"}, nil)
 				v := begun(f, visits)
@@ -216,7 +216,7 @@ func TestRiver_J02_RowOfARunningJobIsChanged(t *testing.T) {
 func TestRiver_J02_RetriedInTheQueue(t *testing.T) {
 	t.Parallel()
 	d, visits := stepwise(t, "stepwise", nil)
-	f := setup(t, nil, d)
+	f := setup(t, patient(), d)
 	f.start(f.Runner)
 	id := submit(f, d, in{Label: "a"}, nil)
 	v := begun(f, visits)
@@ -261,10 +261,10 @@ func TestRiver_J02_DoorbellsOfNoJob(t *testing.T) {
 		rows = append(rows, row)
 	}
 	f.start(f.Runner)
-	for _, row := range rows {
+	for i, want := range []rivertype.JobState{rivertype.JobStateCompleted, rivertype.JobStateCancelled} {
 		f.eventually("the doorbell is down", func() bool {
-			got, err := client.JobGet(t.Context(), row.Job.ID)
-			return err == nil && got.State == rivertype.JobStateCancelled
+			got, err := client.JobGet(t.Context(), rows[i].Job.ID)
+			return err == nil && got.State == want
 		})
 	}
 	f.ended(id, toolcall.StateQueued, 0, "")
@@ -275,7 +275,7 @@ func TestRiver_J02_DoorbellsOfNoJob(t *testing.T) {
 func TestRiver_J06_ItsAttemptsAreNotOurs(t *testing.T) {
 	t.Parallel()
 	d, visits := stepwise(t, "stepwise", &Options{MaxAttempts: 3, Backoff: func(int) time.Duration { return 0 }})
-	f := setup(t, nil, d)
+	f := setup(t, patient(), d)
 	id := submit(f, d, in{Label: "a"}, nil)
 	f.sets(id, `max_attempts = 1`)
 	f.start(f.Runner)

@@ -23,8 +23,8 @@ type Config struct {
 	// Schema is the Postgres schema that migrations.Up filled. Defaults to "txonce".
 	Schema string
 
-	// RiverSchema is the schema of River's tables, as migrations.Up was told. Of no use with Workers. Defaults to Schema and
-	// "_river".
+	// RiverSchema is the schema of River's tables, as migrations.Up was told. It serves one Schema only. Of no use with
+	// Workers. Defaults to Schema and "_river".
 	RiverSchema string
 
 	// Queues are the queues that this process works, with the number of jobs that run at a time in each. A process that only

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -191,7 +192,12 @@ func TestShared_J10_TwoApplicationsInOneDatabase(t *testing.T) {
 	t.Parallel()
 	ours, theirs := plainly("report", nil), Define("report", func(context.Context, *Job[in]) (Commit[out], error) { return commits("theirs"), nil }, nil)
 	f := setup(t, nil, ours)
-	if err := migrations.Up(t.Context(), f.pool, &migrations.Config{Schema: "other"}); err != nil {
+	direct, err := pgxpool.New(t.Context(), f.pool.Config().ConnString()) // migrations do not go through a pooler
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := migrations.Up(t.Context(), direct, &migrations.Config{Schema: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := quick()
@@ -216,4 +222,36 @@ func TestShared_J10_TwoApplicationsInOneDatabase(t *testing.T) {
 	f.start(f.Runner)
 	f.await(mine, toolcall.StateSucceeded)
 	f.effectsAre(map[string]int{"ours": 1, "theirs": 1})
+}
+
+// TestShared_J10_RiverOfAnotherSchema: one River schema for two of ours is a mistake, and no reason to cancel a job.
+func TestShared_J10_RiverOfAnotherSchema(t *testing.T) {
+	t.Parallel()
+	ours, theirs := plainly("report", nil), plainly("report", nil)
+	f := setup(t, nil, ours)
+	direct, err := pgxpool.New(t.Context(), f.pool.Config().ConnString()) // migrations do not go through a pooler
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := migrations.Up(t.Context(), direct, &migrations.Config{Schema: "other", NoRiver: true}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := quick()
+	cfg.Schema, cfg.RiverSchema = "other", "txonce_river"
+	other := &fixture{t: t, pool: f.pool}
+	other.Runner = other.another(cfg, theirs)
+	id := submit(f, ours, in{Label: "ours"}, nil)
+	other.start(other.Runner)
+	f.eventually("the other one has answered the doorbell", func() bool {
+		return get[bool](f, `select state not in ('available', 'running') from txonce_river.river_job`)
+	})
+	if err := other.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.ended(id, toolcall.StateQueued, 0, "")
+	f.due(id)
+	f.start(f.Runner)
+	f.await(id, toolcall.StateSucceeded)
+	f.effectsAre(map[string]int{"ours": 1})
 }

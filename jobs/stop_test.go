@@ -114,7 +114,7 @@ func TestStop_J09_WaitsForWhatRuns(t *testing.T) {
 	s.say(0.5, "still here") // leases are renewed and reports are written
 	f.reported(first, 0.5, "still here")
 	s.end(nil)
-	if err := <-stopped; err != nil {
+	if err := receive(f, "Stop returns", stopped); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
 	if st := f.status(first); st.State != toolcall.StateSucceeded {
@@ -148,7 +148,7 @@ func TestStop_J09_HandsBack(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "jobs: attempts were cancelled and handed back") {
 		t.Errorf("Stop: %v, want its context's error", err)
 	}
-	if cause := <-causes; !errors.Is(cause, ErrStopping) {
+	if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrStopping) {
 		t.Errorf("the attempt heard %v, want ErrStopping", cause)
 	}
 	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 || s.Job.NextAttemptAt.After(get[time.Time](f, `select clock_timestamp()`)) {
@@ -198,7 +198,7 @@ func TestStop_J09_SharedClientHandsBackToo(t *testing.T) {
 	if err := client.StopAndCancel(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if cause := <-causes; !errors.Is(cause, ErrStopping) {
+	if cause := receive(f, "the end of its context", causes); !errors.Is(cause, ErrStopping) {
 		t.Errorf("the attempt heard %v, want ErrStopping", cause)
 	}
 	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 {
@@ -303,13 +303,13 @@ func TestStop_J09_InTheMiddleOfABeginning(t *testing.T) {
 	f := setupOn(t, g.watch, cfg, d)
 	f.start(f.Runner)
 	id := submit(f, d, in{Label: "x"}, nil)
-	<-g.there
+	receive(f, "the attempt begins", g.there)
 	f.await(id, toolcall.StateRunning)
 	stopped := make(chan error, 1)
 	go func() { stopped <- f.Stop(over(t)) }()
-	<-stopping
+	receive(f, "it is stopping", stopping)
 	close(g.open)
-	if err := <-stopped; !errors.Is(err, context.Canceled) {
+	if err := receive(f, "Stop returns", stopped); !errors.Is(err, context.Canceled) {
 		t.Errorf("Stop: %v", err)
 	}
 	if s := f.status(id); s.State != toolcall.StateQueued || s.Job.Attempts != 0 {

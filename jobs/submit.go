@@ -165,6 +165,8 @@ func (s *order) check() error {
 		return fmt.Errorf("%w: the deadline %s is in the past; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
 	case !s.deadline.IsZero() && !s.deadline.After(s.runAt):
 		return fmt.Errorf("%w: the deadline %s is not after RunAt; give a later one or none", ErrOptions, s.deadline.UTC().Format(time.RFC3339))
+	case s.deadline.IsZero() && s.within > 0 && !s.runAt.IsZero() && !s.runAt.Add(s.within).After(time.Now()):
+		return fmt.Errorf("%w: RunAt is so long ago that the deadline, Options.Within after it, is in the past; give a later one or none", ErrOptions)
 	case s.runAt.After(time.Now().Add(longestKeep)) || s.deadline.After(time.Now().Add(2*longestKeep)):
 		return fmt.Errorf("%w: RunAt or Deadline is more than ten years away; give an earlier one", ErrOptions)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -37,6 +38,7 @@ func TestSweep_J02_TwoAtOnceRingOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	if err := first.lookAfter(t.Context(), tx, toolcall.StateQueued); err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +203,19 @@ func TestSweep_J09_OtherKindsAreOthers(t *testing.T) {
 	f.sweeps(f.another(still(), plainly("plain", nil)))
 	if n := get[int](f, `select count(*)::int from txonce.job where check_at > now() and bell is not null`); n != 3 {
 		t.Errorf("%d jobs were looked at", n)
+	}
+}
+
+// TestSweep_J08_LooksAtNothingBeforeItsTime: what waits costs the sweeper nothing.
+func TestSweep_J08_LooksAtNothingBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	f := setup(t, still(), plainly("plain", nil))
+	f.fill(3, `bell = null`)
+	f.fill(3, `bell = null, state = 'running'`)
+	f.fill(3, `bell = null, state = 'succeeded', finished_at = now(), check_at = now()`)
+	f.sweeps(f.Runner)
+	if n := get[int](f, `select count(*)::int from txonce_river.river_job`); n != 0 {
+		t.Errorf("%d doorbells hang", n)
 	}
 }
 

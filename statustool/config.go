@@ -59,7 +59,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.Name, c.CancelName = or(c.Name, "get_status"), or(c.CancelName, "cancel_job")
 	for field, name := range map[string]string{"Name": c.Name, "CancelName": c.CancelName} {
 		if !toolName.MatchString(name) {
-			return c, fmt.Errorf("statustool: Config.%s is %q; use 1 to 128 letters, digits and any of _-.", field, name)
+			return c, fmt.Errorf("statustool: Config.%s is %q; use 1 to 128 letters, digits, dots, hyphens and underscores", field, name)
 		}
 	}
 	return c, times("Config", &c.MaxWait, &c.Poll, &c.Logger)

@@ -94,17 +94,19 @@ func (p *poller) listen(ctx context.Context) {
 	}
 }
 
-// run looks, and rests for a while that grows with what a look costs.
+// run looks, and rests for a while that grows with what a look costs. The time that a look takes is part of every: whoever ends
+// just behind the beginning of one look is seen by the next.
 func (p *poller) run(ctx context.Context) {
-	every := p.every
-	for quiet := least; p.rest(ctx, quiet, max(every, quiet)); {
+	every, took := p.every, time.Duration(0)
+	for quiet := least; p.rest(ctx, quiet, max(every-took, quiet)); {
 		begun := time.Now()
 		if failed := p.look(ctx); failed {
 			every = min(2*every, max(longestPoll, p.every))
 		} else {
 			every = p.every
 		}
-		quiet = max(least, share*time.Since(begun))
+		took = time.Since(begun)
+		quiet = max(least, share*took)
 	}
 }
 

@@ -57,8 +57,10 @@ func TestProgress_J05_IsForwardedWhileAQuestionWaits(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			want := []mcp.ProgressNotificationParams{
-				{ProgressToken: "token", Progress: 0, Total: 1, Message: "begun"}, {ProgressToken: "token", Progress: 0.5, Total: 1, Message: "half"},
-				{ProgressToken: "token", Progress: 0.5 + tiny, Total: 1, Message: "again, by another attempt"}, {ProgressToken: "token", Progress: 1, Total: 1},
+				{ProgressToken: "token", Progress: 0, Total: 1, Message: "begun"},
+				{ProgressToken: "token", Progress: 0.5, Total: 1, Message: "half"},
+				{ProgressToken: "token", Progress: 0.5 + tiny, Total: 1, Message: "again, by another attempt"},
+				{ProgressToken: "token", Progress: 1, Total: 1},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -15,7 +15,8 @@ type reader struct {
 	log    *slog.Logger
 }
 
-func newReader(s sources, every time.Duration, log *slog.Logger) *reader {
+func newReader(given []toolcall.Source, every time.Duration, log *slog.Logger) *reader {
+	s := inOrder(given)
 	return &reader{asker: asker{sources: s}, poller: newPoller(s, every), log: log}
 }
 

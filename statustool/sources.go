@@ -5,12 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/txonce/txonce/toolcall"
 )
 
 // sources are asked one after the other, each for what those before it do not have.
 type sources []toolcall.Source
+
+// inOrder puts those that know kinds of jobs first: such a one sees by the form of an id that it is none of a job's, and asks
+// nobody; the store of calls would look for the locks of jobs.
+func inOrder(given []toolcall.Source) sources {
+	rank := func(s toolcall.Source) int {
+		if _, knowsKinds := s.(typed); knowsKinds {
+			return 0
+		}
+		return 1
+	}
+	ordered := slices.Clone(given)
+	slices.SortStableFunc(ordered, func(a, b toolcall.Source) int { return rank(a) - rank(b) })
+	return ordered
+}
 
 // finding is what was found out about one question.
 type finding struct {

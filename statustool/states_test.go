@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/jobs"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -236,8 +237,29 @@ func TestGet_S02_RecordsOfTheFullForm(t *testing.T) {
 		if string(got.Result) != want.result || !strings.Contains(got.Next, want.says) || len(r.Content) != want.blocks {
 			t.Errorf("%s: %s, %s, %d blocks", name, got.Result, got.Next, len(r.Content))
 		}
-		if want.blocks > 1 && !cmp.Equal(r.Content[1], mcp.Content(image)) {
+		if want.blocks > 1 && len(r.Content) > 1 && !cmp.Equal(r.Content[1], mcp.Content(image)) {
 			t.Errorf("%s: %s", name, cmp.Diff(mcp.Content(image), r.Content[1]))
+		}
+	}
+}
+
+// TestHandle_S06_IsWhatJobsSubmitted, and not each object that has an id of some job.
+func TestHandle_S06_IsWhatJobsSubmitted(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(jobs.Handle{JobID: jobID(1).String(), Kind: "build_report", State: toolcall.StateQueued, Next: "Wait."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := handleIn(raw); !ok || id != jobID(1) {
+		t.Errorf("%s is %v, %v", raw, id, ok)
+	}
+	for _, other := range []string{
+		``, `null`, `[]`, `{}`, `"job_id"`, `{"job_id":"7","kind":"k","state":"queued"}`, `{"job_id":7,"kind":"k","state":"queued"}`,
+		`{"job_id":"` + jobID(1).String() + `","kind":"k","state":"succeeded"}`, `{"job_id":"` + jobID(1).String() + `","state":"queued"}`,
+		`{"jobs":[{"job_id":"` + jobID(1).String() + `","kind":"k","state":"queued"}]}`,
+	} {
+		if id, ok := handleIn([]byte(other)); ok {
+			t.Errorf("%s is the handle of %v", other, id)
 		}
 	}
 }

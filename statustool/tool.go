@@ -18,8 +18,8 @@ import (
 	"github.com/txonce/txonce/toolcall"
 )
 
-// Add puts the tool on the host's server, and those that cfg asks for beside. The sources are asked in their order: the store
-// of the protected tools, the runner of the jobs. cfg may be nil. The protected tools may be added before or after.
+// Add puts the tool on the host's server, and those that cfg asks for beside. The sources are the store of the protected tools
+// and, if there are jobs, their runner. cfg may be nil. The protected tools may be added before or after.
 //
 // It returns an error that names the field for a bad config, and one for a name that is taken. With an error, what has been
 // reserved stays reserved.

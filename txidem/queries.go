@@ -21,6 +21,7 @@ type queries struct {
 	guard       string
 	read        string
 	readMany    string
+	readOne     string
 	forget      string
 	record      string
 	fail        string
@@ -62,6 +63,7 @@ func queriesFor(schema string) queries {
 		guard:       sqlGuard,
 		read:        in(sqlRead),
 		readMany:    in(sqlReadMany),
+		readOne:     in(sqlReadOne),
 		forget:      in(sqlForget),
 		record:      in(sqlRecord),
 		fail:        in(sqlFail),
@@ -148,11 +150,20 @@ const sqlOfRead = `scope, tool, key, fingerprint, canon, fields, state, attempt,
        leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
        set_config('bytea_output', 'hex', true)`
 
-// sqlReadMany is sqlRead for those who ask for many.
-const sqlReadMany = `
+// sqlReadMany is sqlRead for those who ask for many, and sqlReadOne for those among them who ask for one: Postgres plans
+// sqlReadMany anew each time, since the best plan depends on how many there are, and that takes longer than to read one. A record
+// of another scope is not read: how large it is could be told by the time.
+const (
+	sqlReadMany = sqlReadAs + `
+  join (select distinct * from unnest($1::text[]::uuid[], $3::text[]) as a (id, scope)) ask using (id, scope)`
+
+	sqlReadOne = sqlReadAs + `
+ where id = $1::uuid and scope = $3::text`
+
+	sqlReadAs = `
 select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `
-  from {schema}.call
- where id = any($1::text[]::uuid[])`
+  from {schema}.call`
+)
 
 // sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
 // renewed without touching expires_at and its index: as long after it as the claim was to be kept in the beginning.
@@ -211,17 +222,16 @@ select exists (select from pg_locks
                   and objid = ($1::bigint & 4294967295)::oid),
        pg_is_in_recovery(), current_setting('synchronous_standby_names') <> ''`
 
-// sqlRunningMany asks the same for many calls, in one read of the locks, and returns the locks that are held.
+// sqlRunningMany asks the same for many calls, in one read of the locks, and returns the locks that are held, behind
+// whether the server can know who is running.
 const sqlRunningMany = `
-select distinct lock
-  from (select (classid::bigint << 32) | objid::bigint as lock
-          from pg_locks
-         where locktype = 'advisory' and granted and objsubid = 1
-           and database = (select oid from pg_database where datname = current_database())) held
- where lock = any($1::bigint[])`
-
-// sqlStandby asks whether the server can know who is running.
-const sqlStandby = `select pg_is_in_recovery()`
+select pg_is_in_recovery(),
+       array(select lock
+               from (select (classid::bigint << 32) | objid::bigint as lock
+                       from pg_locks
+                      where locktype = 'advisory' and granted and objsubid = 1
+                        and database = (select oid from pg_database where datname = current_database())) held
+              where lock = any($1::bigint[]))`
 
 // sqlForgetScoped removes a record on request.
 const sqlForgetScoped = `

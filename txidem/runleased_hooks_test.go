@@ -148,8 +148,8 @@ func (f *fixture) grantAsDocumented() (owner string) {
 			n++
 		}
 	}
-	if n != 4 {
-		f.t.Fatalf("the documentation has %d grants, want 4", n)
+	if n != 6 {
+		f.t.Fatalf("the documentation has %d grants, want 6", n)
 	}
 	return owner
 }

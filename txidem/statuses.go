@@ -20,7 +20,9 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 		return s.memory.statuses(ctx, asks)
 	}
 	a := &inquiry{store: s, asks: asks, running: make(map[int64]bool)}
-	if err := a.read(ctx, &pgx.Batch{}); err != nil {
+	b := &pgx.Batch{}
+	a.read(b)
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, s.explain(ctx, err)
 	}
 	if missing := a.missing(); len(missing) > 0 {
@@ -38,7 +40,8 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 	statuses := make([]toolcall.Status, len(asks))
 	for i, ask := range asks {
 		var err error
-		if statuses[i], err = s.statusByID(ctx, ask, a.records[ask.ID], a.running[s.lockFor(ask.Scope, ask.ID)]); err != nil {
+		running := len(a.running) > 0 && a.running[s.lockFor(ask.Scope, ask.ID)]
+		if statuses[i], err = s.statusByID(ctx, ask, a.records[ask.ID], running); err != nil {
 			return nil, err
 		}
 	}
@@ -59,13 +62,9 @@ type inquiry struct {
 	synchronous bool
 }
 
-// read reads the records of all the calls, behind what is on b.
-func (a *inquiry) read(ctx context.Context, b *pgx.Batch) error {
-	ids := make([]string, len(a.asks))
-	for i, ask := range a.asks {
-		ids[i] = ask.ID.String()
-	}
-	b.Queue(a.store.sql.readMany, ids, maxAnswer).Query(func(rows pgx.Rows) error {
+// read queues the read of the records of all the calls.
+func (a *inquiry) read(b *pgx.Batch) {
+	a.queueRead(b).Query(func(rows pgx.Rows) error {
 		a.records = make(map[toolcall.ID]*record)
 		for rows.Next() {
 			var id pgtype.UUID
@@ -77,7 +76,25 @@ func (a *inquiry) read(ctx context.Context, b *pgx.Batch) error {
 		}
 		return rows.Err()
 	})
-	return a.store.pool.SendBatch(ctx, b).Close()
+}
+
+func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
+	if len(a.asks) == 1 {
+		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer, scopeIn(a.asks[0]))
+	}
+	ids, scopes := make([]string, len(a.asks)), make([]string, len(a.asks))
+	for i, ask := range a.asks {
+		ids[i], scopes[i] = ask.ID.String(), scopeIn(ask)
+	}
+	return b.Queue(a.store.sql.readMany, ids, maxAnswer, scopes)
+}
+
+// scopeIn returns the scope as Postgres takes it. No record has the empty one.
+func scopeIn(ask toolcall.Ask) string {
+	if checkName(ask.Scope) != nil {
+		return ""
+	}
+	return ask.Scope
 }
 
 // missing returns the locks of calls that have no record that the asker may know of.
@@ -93,18 +110,16 @@ func (a *inquiry) missing() (locks []int64) {
 // look reads the locks first and the records second, as Status does: one read of the locks for all.
 func (a *inquiry) look(ctx context.Context, locks []int64) error {
 	var standby bool
+	var held []int64
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")
-	b.Queue(sqlStandby).QueryRow(func(row pgx.Row) error { return row.Scan(&standby) })
-	b.Queue(sqlRunningMany, locks).Query(func(rows pgx.Rows) error {
-		var lock int64
-		_, err := pgx.ForEachRow(rows, []any{&lock}, func() error {
-			a.running[lock] = true
-			return nil
-		})
-		return err
-	})
-	err := a.read(ctx, b)
+	b.Queue(sqlRunningMany, locks).QueryRow(func(row pgx.Row) error { return row.Scan(&standby, &held) })
+	a.read(b)
+	b.Queue("commit") // a connection that is given back in a transaction is closed by the pool
+	err := a.store.pool.SendBatch(ctx, b).Close()
+	for _, lock := range held {
+		a.running[lock] = true
+	}
 	if err == nil && standby {
 		return &OutcomeUnknownError{Err: errStandby}
 	}

@@ -47,7 +47,7 @@ func openShop(ctx context.Context, url string, log *slog.Logger) (*shop, error) 
 	}
 	s := &shop{pool: pool, log: log}
 	if _, err = pool.Exec(ctx, tables, pgx.QueryExecModeSimpleProtocol); err == nil {
-		err = migrations.Up(ctx, pool, &migrations.Config{Schema: records})
+		err = migrations.Up(ctx, pool, &migrations.Config{Schema: records, NoRiver: true})
 	}
 	if err == nil {
 		s.store, err = txidem.New(pool, &txidem.Config{Schema: records, Logger: log})

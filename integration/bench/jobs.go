@@ -29,6 +29,7 @@ type jobsCell struct{ side, workers int }
 // jobRate is what one slice of a cell's time found out.
 type jobRate struct {
 	rate   float64 // jobs per second
+	cpu    float64 // of client and server, microseconds per job; 0 where it is not known
 	wal    float64 // bytes per job
 	allocs float64 // per job, in the client
 }

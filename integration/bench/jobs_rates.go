@@ -42,10 +42,16 @@ func (j *jobsBench) sampleRate(ctx context.Context, c jobsCell, length time.Dura
 	if err != nil {
 		return err
 	}
+	pids, err := j.serverPIDs(ctx)
+	if err != nil {
+		return err
+	}
+	cpuBefore := cpuOf(pids)
 	submitted, rate, err := j.flood(ctx, c, length)
 	if err != nil {
 		return err
 	}
+	cpuAfter := cpuOf(pids)
 	if err := j.settle(ctx, j.sides[c.side], submitted); err != nil {
 		return err
 	}
@@ -56,10 +62,28 @@ func (j *jobsBench) sampleRate(ctx context.Context, c jobsCell, length time.Dura
 	runtime.ReadMemStats(&after)
 	j.rates[c] = append(j.rates[c], jobRate{
 		rate:   rate,
+		cpu:    float64((cpuAfter.client + cpuAfter.server - cpuBefore.client - cpuBefore.server).Microseconds()) / float64(submitted),
 		wal:    float64(walAfter-walBefore) / float64(submitted),
 		allocs: float64(after.Mallocs-before.Mallocs) / float64(submitted),
 	})
 	return j.empty(ctx)
+}
+
+// serverPIDs are the processes of a server on this machine.
+func (j *jobsBench) serverPIDs(ctx context.Context) ([]uint32, error) {
+	if j.db.server.PID() == 0 {
+		return nil, nil
+	}
+	rows, err := j.db.admin.Query(ctx, j.sql.processes)
+	if err != nil {
+		return nil, err
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	all := make([]uint32, len(pids))
+	for i, pid := range pids {
+		all[i] = uint32(pid)
+	}
+	return all, err
 }
 
 var errHangs = errors.New("jobs do not come to their end")

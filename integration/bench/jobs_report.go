@@ -45,10 +45,10 @@ const (
 func (j *jobsBench) ratesTable(w io.Writer) {
 	fmt.Fprintf(w, jobsHead, "jobs that wait", j.sides[plainRiver].name, j.sides[ourJobs].name, "ours to River")
 	for _, workers := range workerCounts() {
-		for _, of := range []struct {
-			name, unit string
-			number     func(jobRate) float64
-		}{{"jobs per second", "", jobRate.perSecond}, {"WAL per job", " B", jobRate.walPerJob}, {"allocations per job", "", jobRate.allocsPerJob}} {
+		for _, of := range rateRows() {
+			if of.name == cpuRow && median(j.ratesOf(ourJobs, workers, of.number)) == 0 {
+				continue
+			}
 			fmt.Fprintf(w, jobsLine, fmt.Sprintf("%s, %d worker(s)", of.name, workers),
 				fmt.Sprintf("%.0f%s", median(j.ratesOf(plainRiver, workers, of.number)), of.unit),
 				fmt.Sprintf("%.0f%s", median(j.ratesOf(ourJobs, workers, of.number)), of.unit), j.share(workers, of.number))
@@ -56,7 +56,25 @@ func (j *jobsBench) ratesTable(w io.Writer) {
 	}
 }
 
+// rateRow is a row of the table of rates.
+type rateRow struct {
+	name, unit string
+	number     func(jobRate) float64
+}
+
+const cpuRow = "CPU per job"
+
+func rateRows() []rateRow {
+	return []rateRow{
+		{"jobs per second", "", jobRate.perSecond},
+		{cpuRow, " us", jobRate.cpuPerJob},
+		{"WAL per job", " B", jobRate.walPerJob},
+		{"allocations per job", "", jobRate.allocsPerJob},
+	}
+}
+
 func (r jobRate) perSecond() float64    { return r.rate }
+func (r jobRate) cpuPerJob() float64    { return r.cpu }
 func (r jobRate) walPerJob() float64    { return r.wal }
 func (r jobRate) allocsPerJob() float64 { return r.allocs }
 

@@ -5,6 +5,7 @@
 //	go run ./integration/bench -quick     # a second or two: does it work, not how fast
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
+//	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -62,6 +63,20 @@
 //   - Times: one job at a time, with pauses, since River notifies workers no more often than they fetch. Times are of this
 //     process: the work begins where the worker's function does, and has ended when that of River returns.
 //   - Calls: what a submission costs [txidem.Run], whose handler does nothing else, against one that writes a row, on both links.
+//
+// # Status
+//
+// "bench status" measures how fast one can ask what became of a call, and how soon those who wait for an end hear of it.
+//
+//   - Reads: 16 workers, each of which asks for one call at a time, of a call that has ended (one of 2,000) or of one that was
+//     never made: by [txidem.Store.Statuses], and by the handler of package statustool, in which the questions of all workers
+//     share two connections. The kinds take turns, a tenth of a second each, with a bare select of the row among them.
+//   - Wakes: a thousand wait by the handler of package statustool, each for a job in the queue or for a leased call that runs,
+//     and whoever hears of its end waits for the next one. A hundred end in a second, at random times. The time is from the
+//     answer of COMMIT, where the work was done, to the answer of the handler. What is another process in the table is a store
+//     and a runner of their own on a pool of their own, which hear of nothing and have to look.
+//
+// In the end all that was begun ends, and the benchmark fails unless each of those who wait hears that it has succeeded.
 package main
 
 import (
@@ -107,6 +122,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "growth", beginGrowth, args[1:]
 		case "jobs":
 			name, begin, args = "bench-jobs", beginJobs, args[1:]
+		case "status":
+			name, begin, args = "bench-status", beginStatus, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)

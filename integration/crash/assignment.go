@@ -5,30 +5,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // workerEnv makes the program a worker.
 const workerEnv = "TXONCE_CRASH_WORKER"
 
-// place is a database: one on the server of a URL, or the URL's own.
-type place struct {
-	URL      string
-	Database string
-}
-
-func (p place) config() (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(p.URL)
-	if err == nil && p.Database != "" {
-		cfg.ConnConfig.Database = p.Database
-	}
-	return cfg, err
-}
-
 // assignment is the life of a worker. It reads it from its standard input.
 type assignment struct {
 	Life  int
-	Place place
+	Place lives.Place
 	Exec  bool // without prepared statements: each turn is one write from the beginning
 	Plant plant
 	Death *death // nil to live

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/internal/dbtest"
 )
 
@@ -114,7 +115,7 @@ func TestCrash_PlantsAreFound(t *testing.T) {
 func tortured(t *testing.T, o options, shows func(*report) bool) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	r, err := torture(t.Context(), o, place{URL: dbtest.URL(t)}, &stderr)
+	r, err := torture(t.Context(), o, lives.Place{URL: dbtest.URL(t)}, &stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +142,8 @@ func TestCrash_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	began := time.Now()
-	_, err := torture(ctx, testOptions(t, "50"), place{URL: dbtest.URL(t)}, &trigger{of: "crash: 5 of 50", do: cancel})
-	if err == nil || errors.Is(err, errLeft) {
+	_, err := torture(ctx, testOptions(t, "50"), lives.Place{URL: dbtest.URL(t)}, &trigger{of: "crash: 5 of 50", do: cancel})
+	if err == nil || errors.Is(err, lives.ErrLeft) {
 		t.Errorf("torture: %v; want an interruption that leaves nothing", err)
 	}
 	t.Logf("after %v: %v", time.Since(began), err)

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/migrations"
 )
 
@@ -39,36 +35,9 @@ create table charge (downstream_key text not null, intent int not null, attempt 
 create unique index on charge (downstream_key) where knows_keys;
 create table counter (bucket int primary key, n int not null, outside int not null)`
 
-// createDatabase makes a database on the server and returns its name and what drops it.
-func createDatabase(ctx context.Context, serverURL string) (name string, drop func() error, err error) {
-	name = "txonce_crash_" + strings.ToLower(rand.Text()[:12])
-	if err := administrate(ctx, serverURL, "create database "+name); err != nil {
-		return "", nil, err
-	}
-	return name, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		return administrate(ctx, serverURL, "drop database "+name+" with (force)")
-	}, nil
-}
-
-func administrate(ctx context.Context, serverURL, sql string) (err error) {
-	cfg, err := place{URL: serverURL}.config()
-	if err != nil {
-		return err
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	_, err = conn.Exec(ctx, sql)
-	return err
-}
-
 // prepare opens a fresh database and makes the tables.
-func prepare(ctx context.Context, p place) (*pgxpool.Pool, error) {
-	cfg, err := p.config()
+func prepare(ctx context.Context, p lives.Place) (*pgxpool.Pool, error) {
+	cfg, err := p.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -131,41 +100,4 @@ func readBooks(ctx context.Context, pool *pgxpool.Pool) (b books, err error) {
 		return nil
 	})
 	return b, err
-}
-
-// patience bounds waiting for what should happen soon, on a busy machine.
-const patience = 30 * time.Second
-
-// lookAgain is the pause between two looks at what only the server knows.
-const lookAgain = 10 * time.Millisecond
-
-const sqlLeft = `
-select (select count(*) from pg_locks l join pg_database d on d.oid = l.database
-         where d.datname = current_database() and l.locktype = 'advisory'),
-       (select count(*) from pg_stat_activity
-         where datname = current_database() and application_name = $1)`
-
-// leftovers waits until locks and sessions of the workers are gone, and returns errLeft if they stay. That the server
-// takes a moment to notice the death of a client is no fault.
-func leftovers(ctx context.Context, pool *pgxpool.Pool) error {
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
-		var locks, sessions int
-		if err := pool.QueryRow(ctx, sqlLeft, applicationName).Scan(&locks, &sessions); err != nil {
-			return err
-		}
-		if locks == 0 && sessions == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return fmt.Errorf("%w: %v after the last worker there are %d advisory locks and %d sessions", errLeft, patience, locks, sessions)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"syscall"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // life is what became of a worker.
@@ -23,55 +23,32 @@ type life struct {
 
 // live runs a worker to its end, of whatever kind. It returns an error only if there was none to run, or if ctx ended.
 func live(ctx context.Context, a assignment, alive *os.File) (life, error) {
-	input, err := json.Marshal(a)
+	p, err := lives.Start(ctx, workerEnv, a, alive)
 	if err != nil {
 		return life{}, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return life{}, err
-	}
-	marks, marksEnd, err := os.Pipe()
-	if err != nil {
-		return life{}, err
-	}
-	defer func() { _ = marks.Close() }()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), workerEnv+"=1")
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.ExtraFiles = []*os.File{marksEnd, alive}          // marksFile, aliveFile
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we end the worker
-	stdin, err := cmd.StdinPipe()                         // open as long as we live
-	if err == nil {
-		err = cmd.Start()
-	}
-	_ = marksEnd.Close()
-	if err != nil {
-		return life{}, fmt.Errorf("a worker cannot be started: %w", err)
-	}
-	_, inputErr := stdin.Write(append(input, '\n'))
-	_ = cmd.Wait() // its error is in the state
+	defer p.Close()
+	end := p.Wait()
 	if ctx.Err() != nil {
 		return life{}, context.Cause(ctx)
 	}
-	left, err := io.ReadAll(marks)
+	left, err := io.ReadAll(p.Marks())
 	if err != nil {
 		return life{}, err
 	}
-	return newLife(cmd.ProcessState.Sys().(syscall.WaitStatus), stdout.Bytes(), stderr.Bytes(), left, inputErr), nil
+	return newLife(end, left), nil
 }
 
 // newLife makes sense of what a worker left.
-func newLife(status syscall.WaitStatus, stdout, stderr, left []byte, inputErr error) life {
-	l := life{killed: status.Signaled() && status.Signal() == syscall.SIGKILL}
+func newLife(end lives.End, left []byte) life {
+	l, status, stderr := life{killed: end.Killed()}, end.Status, end.Stderr
 	var err error
-	l.told, l.torn, err = readAnswers(stdout)
+	l.told, l.torn, err = readAnswers(end.Stdout)
 	if err == nil && len(left) > 0 {
 		l.mark = &mark{}
 		err = json.Unmarshal(left, l.mark)
 	}
-	switch err = errors.Join(err, inputErr); {
+	switch err = errors.Join(err, end.InputErr); {
 	case err != nil:
 		l.problem = fmt.Sprintf("what a worker said cannot be understood: %v", err)
 	case len(stderr) > 0:

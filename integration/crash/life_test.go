@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // Wait statuses as the kernel gives them.
@@ -165,7 +167,7 @@ func TestLife_CountsOnlyProvenDeathsBySIGKILL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLife(c.status, nil, []byte(c.stderr), []byte(c.left), nil)
+			l := newLife(lives.End{Status: c.status, Stderr: []byte(c.stderr)}, []byte(c.left))
 			if d, dead := l.death(); dead != c.dead || dead && d.Step != atFinish {
 				t.Errorf("death: %+v, %v; want %v", d, dead, c.dead)
 			}

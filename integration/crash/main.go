@@ -55,7 +55,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 func main() {
@@ -158,7 +158,11 @@ const (
 
 // run is the program. It returns the exit status.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) int {
-	r, err := onServer(ctx, o, stderr)
+	var r *report
+	err := lives.OnServer(ctx, "crash", o.seed, stderr, func(p lives.Place) (err error) {
+		r, err = torture(ctx, o, p, stderr)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		_, _ = fmt.Fprintln(stderr, "\ncrash: interrupted:", err)
@@ -172,21 +176,4 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) int {
 		return exitBad
 	}
 	return exitGood
-}
-
-// onServer finds or starts a server and tortures calls in a database of their own on it.
-func onServer(ctx context.Context, o options, stderr io.Writer) (r *report, err error) {
-	server, err := devpg.Start(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	_, _ = fmt.Fprintf(stderr, "crash: seed %d, PostgreSQL %s: %s\n", o.seed, server.Version(), server.Source())
-
-	name, drop, err := createDatabase(ctx, server.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	return torture(ctx, o, place{URL: server.URL(), Database: name}, stderr)
 }

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // reaper watches a worker's calls and kills it where it is to die. What it sees of the call goes into the mark.
@@ -20,13 +21,7 @@ type reaper struct {
 }
 
 func newReaper(plan *death, marks io.Writer) *reaper {
-	return &reaper{plan: plan, marks: marks, kill: killSelf}
-}
-
-// killSelf ends the process as nothing else does: no deferred function, no closing of the connection by pgx.
-func killSelf() {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
-	select {} // the signal may take its time
+	return &reaper{plan: plan, marks: marks, kill: lives.KillSelf}
 }
 
 // begin is told of each call, by its number in this life.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/txidem"
 )
 
@@ -15,7 +16,7 @@ import (
 // workers, and spreads the deaths evenly over the steps.
 type schedule struct {
 	o     options
-	place place
+	place lives.Place
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -53,7 +54,7 @@ const (
 	longWait   = 20 * time.Second // for calls that must end
 )
 
-func newSchedule(o options, p place) *schedule {
+func newSchedule(o options, p lives.Place) *schedule {
 	s := &schedule{
 		o: o, place: p, rng: rand.New(rand.NewPCG(o.seed, 0)),
 		open: make(map[bool][]int), final: make(map[int]int), broke: make(map[int]int),

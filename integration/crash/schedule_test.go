@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // TestSchedule_SplitsTheKills: among the modes and, in each of them, among the steps. Workers that live are replaced.
@@ -13,7 +15,7 @@ func TestSchedule_SplitsTheKills(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := options{kills: 83, seed: 5, modes: modes, isolations: allIsolations()}
-			s := newSchedule(o, place{})
+			s := newSchedule(o, lives.Place{})
 			got, want := make(map[mode]int), make(map[mode]int)
 			for n := 0; ; n++ {
 				a, more := s.next()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // lanes is how many workers run at a time.
@@ -39,7 +41,7 @@ type history struct {
 type torturer struct {
 	schedule *schedule
 	alive    *os.File
-	progress *progress
+	progress *lives.Progress
 
 	mu      sync.Mutex
 	history history
@@ -47,7 +49,7 @@ type torturer struct {
 
 // torture kills workers until there are deaths enough, lets one finish the work, and looks at the database, which must
 // be fresh.
-func torture(ctx context.Context, o options, p place, stderr io.Writer) (r *report, err error) {
+func torture(ctx context.Context, o options, p lives.Place, stderr io.Writer) (r *report, err error) {
 	pool, err := prepare(ctx, p)
 	if err != nil {
 		return nil, err
@@ -60,21 +62,21 @@ func torture(ctx context.Context, o options, p place, stderr io.Writer) (r *repo
 	defer func() { _, _ = watch.Close(), alive.Close() }()
 
 	begin := time.Now()
-	t := &torturer{schedule: newSchedule(o, p), alive: alive, progress: newProgress(stderr, o.kills)}
+	t := &torturer{schedule: newSchedule(o, p), alive: alive, progress: lives.NewProgress(stderr, "crash", o.kills)}
 	err = t.kill(ctx)
-	t.progress.end()
+	t.progress.End()
 	if err == nil {
 		err = t.finish(ctx)
 	}
-	left := processesLeft(alive, watch)
+	left := lives.ProcessesLeft(alive, watch)
 	if err != nil {
 		return nil, errors.Join(err, left)
 	}
 	if left == nil {
-		left = leftovers(ctx, pool)
+		left = lives.SessionsLeft(ctx, pool, applicationName)
 	}
 	switch {
-	case errors.Is(left, errLeft):
+	case errors.Is(left, lives.ErrLeft):
 		t.history.problems = append(t.history.problems, left.Error())
 	case left != nil:
 		return nil, left
@@ -121,7 +123,7 @@ func (t *torturer) live(ctx context.Context, a assignment, longest time.Duration
 		return err
 	}
 	if a.Death != nil {
-		t.progress.at(t.schedule.settle(a, l))
+		t.progress.At(t.schedule.settle(a, l))
 	}
 	t.note(a, l)
 	return nil
@@ -143,21 +145,4 @@ func (t *torturer) note(a assignment, l life) {
 	if l.problem != "" {
 		h.problems = append(h.problems, fmt.Sprintf("life %d: %s", a.Life, l.problem))
 	}
-}
-
-// errLeft is returned when something of the workers outlives them.
-var errLeft = errors.New("something is left")
-
-// processesLeft waits until no process holds the write end of the pipe that all workers inherit, and returns errLeft if
-// one keeps it.
-func processesLeft(alive, watch *os.File) error {
-	_ = alive.Close()
-	err := watch.SetReadDeadline(time.Now().Add(patience))
-	if err == nil {
-		_, err = watch.Read(make([]byte, 1))
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fmt.Errorf("%w: %v after the last worker one of their processes lives: %w", errLeft, patience, err)
 }

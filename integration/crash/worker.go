@@ -1,32 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 )
-
-// Descriptors of a worker, beside the usual ones.
-const (
-	marksFile = 3 // the mark goes here
-	aliveFile = 4 // held open, so that its other end knows when all workers are gone
-)
-
-// exitOrphaned is the exit status of a worker whose parent is gone.
-const exitOrphaned = 3
 
 // scope is the one caller of all calls.
 const scope = "crash"
@@ -34,21 +24,12 @@ const scope = "crash"
 // work is the main function of a worker: it makes the calls of its assignment, one after the other, and tells each
 // answer.
 func work(stdin io.Reader, stdout, stderr io.Writer) int {
-	in := bufio.NewReader(stdin)
 	var a assignment
-	line, err := in.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &a)
-	}
-	if err != nil {
+	if err := lives.Assigned(stdin, &a, func(string) {}); err != nil {
 		_, _ = fmt.Fprintln(stderr, "no assignment:", err)
 		return exitBad
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, in) // ends when the parent does
-		os.Exit(exitOrphaned)
-	}()
-	w := &worker{a: a, reaper: newReaper(a.Death, os.NewFile(marksFile, "marks")), stdout: stdout, stderr: stderr}
+	w := &worker{a: a, reaper: newReaper(a.Death, lives.Marks()), stdout: stdout, stderr: stderr}
 	if err := w.live(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return exitBad
@@ -87,7 +68,7 @@ func (w *worker) live(ctx context.Context) (err error) {
 
 // connect returns a pool that connects when it is used.
 func (w *worker) connect(ctx context.Context) (*pgxpool.Pool, error) {
-	cfg, err := w.a.Place.config()
+	cfg, err := w.a.Place.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +86,7 @@ func (w *worker) connect(ctx context.Context) (*pgxpool.Pool, error) {
 // call makes a call, again and again if it is to insist, and tells its answer.
 func (w *worker) call(ctx context.Context, number int, c call) error {
 	h := &handler{worker: w, number: number, call: c}
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(lives.LookAgain)
 	defer tick.Stop()
 	for until := time.Now().Add(c.Wait); ; <-tick.C {
 		w.reaper.begin(number, c.Intent, c.Mode)

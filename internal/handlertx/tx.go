@@ -105,6 +105,9 @@ func (tx *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.
 	if EndsTx(tag) {
 		tx.watch.ended.Store(true)
 	}
+	if err != nil { // which hides the tags of what came before it in the same text
+		tx.watch.sends(sql)
+	}
 	return tag, err
 }
 

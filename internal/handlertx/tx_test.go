@@ -99,7 +99,7 @@ func uses(ctx context.Context, tx pgx.Tx) map[string]func() error {
 // TestWatch_R10_TransactionThatIsEndedBySQLIsFoundOut: by each of the ways to send it, also where an error hides it.
 func TestWatch_R10_TransactionThatIsEndedBySQLIsFoundOut(t *testing.T) {
 	t.Parallel()
-	for _, sql := range []string{"commit", "rollback", "commit and chain", "select 1; commit; select 1/0", "select 1"} {
+	for _, sql := range []string{"commit", "rollback", "commit and chain", "select 1; commit; select 1/0", "commit; begin; select 1/0", "select 1"} {
 		for label, send := range map[string]func(pgx.Tx){
 			"Exec":     func(tx pgx.Tx) { _, _ = tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol) },
 			"Query":    func(tx pgx.Tx) { rows, _ := tx.Query(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); rows.Close() },

@@ -30,7 +30,9 @@ func TestHost_S01_ProtectedToolsAreNamedInOrder(t *testing.T) {
 		t.Error("another server")
 	}
 	mcpidem.AddTool(s.idem, &mcp.Tool{Name: "b"}, noteTool)
-	mcpidem.AddReadTool(s.idem, &mcp.Tool{Name: "read"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) { return nil, nil, nil })
+	mcpidem.AddReadTool(s.idem, &mcp.Tool{Name: "read"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, nil
+	})
 	var later []string
 	s.idem.OnTool(func(tool *mcp.Tool) error {
 		later = append(later, tool.Name)

@@ -1,0 +1,109 @@
+package txidem
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/toolcall"
+)
+
+// TestStatuses_S03_CostsTwoRoundTripsAtMost, and no connection: one that is given back inside a transaction is closed by the pool.
+func TestStatuses_S03_CostsTwoRoundTripsAtMost(t *testing.T) {
+	t.Parallel()
+	w := &turns{}
+	f := setup(t, nil, w.counted)
+	if _, err := Run(t.Context(), f.store, request("done"), writes("done")); err != nil {
+		t.Fatal(err)
+	}
+	for label, c := range map[string]struct {
+		keys []string
+		want int
+	}{
+		"one that has ended":  {[]string{"done"}, 1},
+		"one that is missing": {[]string{"never"}, 2},
+		"both":                {[]string{"done", "never"}, 2},
+	} {
+		var reqs []Request
+		for _, key := range c.keys {
+			reqs = append(reqs, request(key))
+		}
+		before := f.pool.Stat().NewConnsCount()
+		for i := range 4 { // the first ones describe the statements
+			w.take()
+			f.ask(reqs...)
+			if n := w.take(); i == 3 && n != c.want {
+				t.Errorf("%s: %d round trips, want %d", label, n, c.want)
+			}
+		}
+		if n := f.pool.Stat().NewConnsCount() - before; n != 0 {
+			t.Errorf("%s: %d new connections", label, n)
+		}
+	}
+}
+
+// TestStatuses_S05_ForeignAnswersAreNotFetched: the time would tell of them.
+func TestStatuses_S05_ForeignAnswersAreNotFetched(t *testing.T) {
+	t.Parallel()
+	const large = 1 << 20
+	var bytes atomic.Int64
+	f := setup(t, nil, func(cfg *pgxpool.Config) {
+		cfg.MaxConns = 1
+		dial := cfg.ConnConfig.DialFunc
+		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return weighedConn{conn, &bytes}, err
+		}
+	})
+	for _, key := range []string{"a", "b"} {
+		if _, err := Run(t.Context(), f.store, request(key), func(context.Context, pgx.Tx) (string, error) { return strings.Repeat("x", large), nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := func(key string) toolcall.Ask { return toolcall.Ask{Scope: request(key).Scope, ID: idOf(request(key))} }
+	theirs := func(key string) toolcall.Ask { return toolcall.Ask{Scope: "mallory", ID: idOf(request(key))} }
+	for label, c := range map[string]struct {
+		asks        []toolcall.Ask
+		least, most int64 // bytes that come
+	}{
+		"one":              {[]toolcall.Ask{theirs("a")}, 0, large / 10},
+		"two":              {[]toolcall.Ask{theirs("a"), theirs("b")}, 0, large / 10},
+		"of the owner":     {[]toolcall.Ask{mine("a")}, large, 3 * large},
+		"no name":          {[]toolcall.Ask{{Scope: "a\x00", ID: idOf(request("a"))}}, 0, large / 10},
+		"no name, and two": {[]toolcall.Ask{{Scope: "\xff", ID: idOf(request("a"))}, theirs("b")}, 0, large / 10},
+	} {
+		before := bytes.Load()
+		got, err := f.store.Statuses(t.Context(), c.asks)
+		if err != nil {
+			t.Fatalf("%s: %v", label, err)
+		}
+		if n := bytes.Load() - before; n < c.least || n > c.most {
+			t.Errorf("%s: %d bytes came, want %d to %d", label, n, c.least, c.most)
+		}
+		for _, s := range got {
+			if (s.State == toolcall.StateNone) != (c.least == 0) {
+				t.Errorf("%s: %s", label, s.State)
+			}
+		}
+	}
+	got, err := f.store.Statuses(t.Context(), []toolcall.Ask{theirs("a"), mine("a"), mine("b"), mine("a")})
+	if err != nil || got[0].State != toolcall.StateNone || got[1].State != toolcall.StateSucceeded || got[2].State != toolcall.StateSucceeded || got[3].State != toolcall.StateSucceeded {
+		t.Errorf("side by side: %v", err)
+	}
+}
+
+type weighedConn struct {
+	net.Conn
+	bytes *atomic.Int64
+}
+
+func (c weighedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.bytes.Add(int64(n))
+	return n, err
+}
