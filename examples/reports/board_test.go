@@ -55,6 +55,15 @@ func TestBoard_PlainOutputHasALineNowAndThen(t *testing.T) {
 	}
 }
 
+// TestRow_SaysWhoMadeIt: what get_status says of a report that is done has no progress any more.
+func TestRow_SaysWhoMadeIt(t *testing.T) {
+	t.Parallel()
+	r := &row{order: north(), standing: statustool.Report{State: toolcall.StateSucceeded, Result: []byte(`{"made_by":"worker a"}`)}}
+	if got, want := r.String(), "R-7 north 2024  ████████████████████ 100 %  done by worker a"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestRow_FitsIntoALine(t *testing.T) {
 	t.Parallel()
 	r := &row{order: Order{Order: "R-123456", Region: "north", Year: 2024}}
