@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/jobs"
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -31,7 +32,7 @@ type agent struct {
 type errand struct {
 	order Order
 	job   string
-	told  Standing
+	told  statustool.Report
 	err   error // it gave up
 }
 
@@ -88,7 +89,7 @@ func (a *agent) carryOut(ctx context.Context, e *errand, lose int) error {
 		return err
 	}
 	for {
-		var s Standing
+		var s statustool.Report
 		if _, err := line.call(ctx, ask(e.job), &s); err == nil { // else the server is gone for a moment
 			e.told = s
 			a.board.show(r, e.job, s)
@@ -162,7 +163,7 @@ func build(order Order, lose bool) call {
 }
 
 func ask(job string) call {
-	return call{mcp.CallToolParams{Name: toolGet, Arguments: Asked{JobID: job}}, false}
+	return call{mcp.CallToolParams{Name: toolStatus, Arguments: map[string]any{"id": job}}, false}
 }
 
 // call calls a tool and decodes its answer. An error means that there was none that is final, but for errRefused.

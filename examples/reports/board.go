@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -27,7 +29,7 @@ type board struct {
 type row struct {
 	order    Order
 	job      string
-	standing Standing
+	standing statustool.Report
 	shown    string // what its last line was about, where there is no terminal
 }
 
@@ -60,14 +62,14 @@ func (b *board) line(text string) {
 func (b *board) add(order Order) *row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &row{order: order, standing: Standing{Message: "ordered"}}
+	r := &row{order: order, standing: statustool.Report{State: "ordered"}}
 	b.rows = append(b.rows, r)
 	b.redraw()
 	return r
 }
 
 // show shows how far a report is.
-func (b *board) show(r *row, job string, s Standing) {
+func (b *board) show(r *row, job string, s statustool.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.job, r.standing = job, s
@@ -75,7 +77,7 @@ func (b *board) show(r *row, job string, s Standing) {
 	if b.terminal {
 		return
 	}
-	if about := fmt.Sprint(s.State, s.Attempts, int(s.Progress*4)); about != r.shown {
+	if about := fmt.Sprint(s.State, s.Attempts, int(r.fraction()*4)); about != r.shown {
 		r.shown = about
 		b.line(r.String())
 	}
@@ -114,9 +116,9 @@ const barWidth = 20
 
 // String is the row in less than 80 columns.
 func (r *row) String() string {
-	full := min(max(int(r.standing.Progress*barWidth), 0), barWidth)
+	full := min(max(int(r.fraction()*barWidth), 0), barWidth)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
-	line := fmt.Sprintf("%s %-5s %d  %s %3.0f %%  %s", r.order.Order, r.order.Region, r.order.Year, bar, 100*r.standing.Progress, r.says())
+	line := fmt.Sprintf("%s %-5s %d  %s %3.0f %%  %s", r.order.Order, r.order.Region, r.order.Year, bar, 100*r.fraction(), r.says())
 	if runes := []rune(line); len(runes) >= 80 {
 		line = string(runes[:79])
 	}
@@ -130,12 +132,27 @@ func (r *row) says() string {
 		attempt = fmt.Sprintf(", attempt %d", s.Attempts)
 	}
 	switch {
-	case s.Report != nil:
-		return "done by " + s.Report.MadeBy + attempt
-	case s.State == toolcall.StateRunning && s.Message != "":
-		return s.Message + attempt
-	case s.State != "":
-		return string(s.State) + attempt
+	case s.State == toolcall.StateSucceeded:
+		return "done by " + reportIn(s).MadeBy + attempt
+	case s.Progress != nil && s.Progress.Message != "":
+		return s.Progress.Message + attempt
 	}
-	return s.Message
+	return string(s.State) + attempt
+}
+
+// fraction is how much of the bar is full.
+func (r *row) fraction() float64 {
+	switch s := r.standing; {
+	case s.State == toolcall.StateSucceeded:
+		return 1
+	case s.Progress != nil:
+		return s.Progress.Fraction
+	}
+	return 0
+}
+
+// reportIn is what a job that is done came to.
+func reportIn(s statustool.Report) (out Report) {
+	_ = json.Unmarshal(s.Result, &out) // the job's own type
+	return out
 }

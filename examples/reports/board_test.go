@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -16,7 +17,7 @@ func TestBoard_BarsAreDrawnOver(t *testing.T) {
 	b.terminal = true
 	r := b.add(north())
 	b.say("hello")
-	b.show(r, "", Standing{State: toolcall.StateRunning, Progress: 0.5, Message: "worker a: June", Attempts: 2})
+	b.show(r, "", statustool.Report{State: toolcall.StateRunning, Progress: &statustool.Progress{Fraction: 0.5, Message: "worker a: June"}, Attempts: 2})
 	b.end()
 	b.say("bye")
 	lines := screen(out.String())
@@ -47,21 +48,30 @@ func TestBoard_PlainOutputHasALineNowAndThen(t *testing.T) {
 	b := newBoard(&out)
 	r := b.add(north())
 	for i := range 101 {
-		b.show(r, "", Standing{State: toolcall.StateRunning, Progress: float64(i) / 100})
+		b.show(r, "", statustool.Report{State: toolcall.StateRunning, Progress: &statustool.Progress{Fraction: float64(i) / 100}})
 	}
 	if n := strings.Count(out.String(), "\n"); n != 5 || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("%d lines:\n%s", n, &out)
 	}
 }
 
+// TestRow_SaysWhoMadeIt: what get_status says of a report that is done has no progress any more.
+func TestRow_SaysWhoMadeIt(t *testing.T) {
+	t.Parallel()
+	r := &row{order: north(), standing: statustool.Report{State: toolcall.StateSucceeded, Result: []byte(`{"made_by":"worker a"}`)}}
+	if got, want := r.String(), "R-7 north 2024  ████████████████████ 100 %  done by worker a"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestRow_FitsIntoALine(t *testing.T) {
 	t.Parallel()
 	r := &row{order: Order{Order: "R-123456", Region: "north", Year: 2024}}
-	for _, s := range []Standing{
+	for _, s := range []statustool.Report{
 		{},
 		{State: toolcall.StateQueued, Attempts: 50},
-		{State: toolcall.StateRunning, Progress: 7, Message: strings.Repeat("ä", 500)},
-		{State: toolcall.StateSucceeded, Progress: 1, Report: &Report{MadeBy: strings.Repeat("b", 100)}},
+		{State: toolcall.StateRunning, Progress: &statustool.Progress{Fraction: 7, Message: strings.Repeat("ä", 500)}},
+		{State: toolcall.StateSucceeded, Result: []byte(`{"made_by":"` + strings.Repeat("b", 100) + `"}`)},
 	} {
 		r.standing = s
 		if line := r.String(); utf8.RuneCountInString(line) >= 80 || !utf8.ValidString(line) {

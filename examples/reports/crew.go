@@ -97,13 +97,13 @@ func (c *crew) roll() string {
 	worker, _ := c.workers[0].where()
 	_, ui := c.ui.where()
 	fmt.Fprintf(&b, `
-  Tools: %s and %s, header "Authorization: Bearer %s". Try, in another terminal:
+  Tools: %s, %s and %s, header "Authorization: Bearer %s". Try, in another terminal:
 
     kill -9 %-7d a worker dies in the middle of a report: the other one takes it over in some ten seconds
     kill %-10d it is asked to stop: it hands its reports back, and another worker begins them at once
     kill -9 %-7d the server dies: the agent repeats its call with the same key and gets the same job
     %s: press Retry on a job that is completed: it is not done again
-`, toolBuild, toolGet, demoToken, worker, worker, server, ui)
+`, toolBuild, toolStatus, toolCancel, demoToken, worker, worker, server, ui)
 	return b.String()
 }
 

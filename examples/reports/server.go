@@ -41,8 +41,9 @@ func serveTools(ctx context.Context, o options, db *database, log *slog.Logger, 
 	if err != nil {
 		return err
 	}
-	t := &tools{scope: mcpidem.ScopeFromToken, runner: runner, report: report, log: log}
-	t.add(idem)
+	if err := addTools(idem, store, runner, report, log); err != nil {
+		return err
+	}
 
 	ctx, stop := context.WithCancel(ctx)
 	var sweeping sync.WaitGroup

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 )
 
 func TestCount_J02_WhatIsMissingOrDoubleIsWrong(t *testing.T) {
 	t.Parallel()
 	told := func(state toolcall.State) *errand {
-		return &errand{order: Order{Order: "R-1"}, told: Standing{State: state}}
+		return &errand{order: Order{Order: "R-1"}, told: statustool.Report{State: state}}
 	}
 	for label, c := range map[string]struct {
 		errand     *errand
@@ -26,7 +27,7 @@ func TestCount_J02_WhatIsMissingOrDoubleIsWrong(t *testing.T) {
 		"cancelled, and there":    {told(toolcall.StateCancelled), 1, 1, "reports: ordered=1 calls=2 jobs=1 done=0 cancelled=0 duplicates=0", 1},
 		"failed":                  {told(toolcall.StateFailed), 1, 0, "reports: ordered=1 calls=2 jobs=1 done=0 cancelled=0 duplicates=0", 1},
 		"never heard of, no job":  {&errand{err: errors.New("time is up")}, 0, 0, "reports: ordered=1 calls=2 jobs=0 done=0 cancelled=0 duplicates=0", 1},
-		"it still runs, given up": {&errand{told: Standing{State: toolcall.StateRunning}, err: errors.New("time is up")}, 1, 0, "reports: ordered=1 calls=2 jobs=1 done=0 cancelled=0 duplicates=0", 1},
+		"it still runs, given up": {&errand{told: statustool.Report{State: toolcall.StateRunning}, err: errors.New("time is up")}, 1, 0, "reports: ordered=1 calls=2 jobs=1 done=0 cancelled=0 duplicates=0", 1},
 	} {
 		got := count([]*errand{c.errand}, 2, c.jobs, map[string]int{c.errand.order.Order: c.rows})
 		if got.String() != c.want || len(got.problems) != c.wrong {

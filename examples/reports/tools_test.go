@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/jobs"
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -84,9 +87,9 @@ func (s *service) order(l *line, order Order) string {
 	return h.JobID
 }
 
-func (s *service) ask(l *line, job string) Standing {
+func (s *service) ask(l *line, job string) statustool.Report {
 	s.t.Helper()
-	var got Standing
+	var got statustool.Report
 	if _, err := l.call(s.t.Context(), ask(job), &got); err != nil {
 		s.t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func (s *service) ask(l *line, job string) Standing {
 }
 
 // await asks until the job has the state.
-func (s *service) await(l *line, job string, state toolcall.State) (got Standing) {
+func (s *service) await(l *line, job string, state toolcall.State) (got statustool.Report) {
 	s.t.Helper()
 	s.eventually("job "+job+" is "+string(state), func() bool {
 		got = s.ask(l, job)
@@ -137,7 +140,7 @@ func TestTools_J01_J05_OrderedOnceAndFollowed(t *testing.T) {
 	if err != nil || again.JobID != job || result.Meta[mcpidem.MetaReplayed] != true {
 		t.Errorf("the same call again: %+v, %v; want job %s, replayed", again, err, job)
 	}
-	if got := s.ask(l, job); got.State != toolcall.StateQueued || !strings.Contains(got.Next, "Ask again") {
+	if got := s.ask(l, job); got.State != toolcall.StateQueued || !strings.Contains(got.Next, "waits for a worker") {
 		t.Errorf("without a worker: %+v", got)
 	}
 	s.quick()
@@ -146,7 +149,7 @@ func TestTools_J01_J05_OrderedOnceAndFollowed(t *testing.T) {
 	if err := s.db.QueryRow(t.Context(), `select sum(cents)::bigint from sales where region = 'north' and extract(year from day) = 2024`).Scan(&cents); err != nil {
 		t.Fatal(err)
 	}
-	if r := got.Report; got.Progress != 1 || r == nil || r.Order != "R-7" || r.Cents != cents || r.MadeBy != "quick" || r.BestMonth == "" {
+	if r := reportIn(got); r.Order != "R-7" || r.Cents != cents || r.MadeBy != "quick" || r.BestMonth == "" {
 		t.Errorf("%+v, report %+v; want %d cents", got, r, cents)
 	}
 	s.madeAre(map[string]int{"R-7": 1})
@@ -158,15 +161,50 @@ func TestTools_J05_ProgressIsShown(t *testing.T) {
 	l := s.as(demoToken)
 	s.slow()
 	job := s.order(l, north())
-	var got Standing
+	var got statustool.Report
 	s.eventually("a report of progress", func() bool {
 		got = s.ask(l, job)
-		return got.Message != ""
+		return got.Progress != nil
 	})
-	if got.State != toolcall.StateRunning || got.Message != "slow: January" || got.Attempts != 1 {
+	if got.State != toolcall.StateRunning || got.Progress.Message != "slow: January" || got.Attempts != 1 {
 		t.Errorf("%+v", got)
 	}
 	s.madeAre(map[string]int{})
+}
+
+// TestTools_S02_LostAnswerIsAskedFor: who has lost the answer gets it by the key, without another call.
+func TestTools_S02_LostAnswerIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	l := s.as(demoToken)
+	job := s.order(l, north())
+	var got statustool.Report
+	var h jobs.Handle
+	lost := mcp.CallToolParams{Name: toolStatus, Arguments: map[string]any{"tool": toolBuild, "idempotency_key": north().Order}}
+	if _, err := l.call(t.Context(), call{lost, false}, &got); err != nil || json.Unmarshal(got.Result, &h) != nil || h.JobID != job {
+		t.Errorf("%v, %+v; want job %s", err, got, job)
+	}
+}
+
+// TestTools_J07_S05_Cancel: by who has ordered the report, and nobody else.
+func TestTools_J07_S05_Cancel(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	l := s.as(demoToken)
+	job := s.order(l, north())
+	for _, c := range []struct {
+		by        *line
+		hears, is toolcall.State
+	}{
+		{s.as(otherToken), toolcall.StateNone, toolcall.StateQueued},
+		{l, toolcall.StateCancelled, toolcall.StateCancelled},
+	} {
+		var got statustool.Report
+		cancel := mcp.CallToolParams{Name: toolCancel, Arguments: map[string]any{"id": job}}
+		if _, err := c.by.call(t.Context(), call{cancel, false}, &got); err != nil || got.State != c.hears || s.ask(l, job).State != c.is {
+			t.Errorf("%v, %+v; want %s, and the job to be %s", err, got, c.hears, c.is)
+		}
+	}
 }
 
 // TestTools_S05_OnlyTheCallersJobs: an id that is somebody else's looks like one that is nobody's.
@@ -174,13 +212,13 @@ func TestTools_S05_OnlyTheCallersJobs(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	job := s.order(s.as(demoToken), north())
-	other := s.as(otherToken)
-	for _, id := range []string{job, toolcall.NewID("a", "b", "c").String(), "R-7", ""} {
-		var got Standing
-		result, err := other.call(t.Context(), ask(id), &got)
-		if result == nil || err == nil || !result.IsError || textOf(result) != errNoReport.Error() {
-			t.Errorf("%q: %+v, %v; want %q", id, result, err, errNoReport)
-		}
+	other, nobodys := s.as(otherToken), job[:len(job)-1]+"0"
+	if nobodys == job {
+		nobodys = job[:len(job)-1] + "1"
+	}
+	got, want := s.ask(other, job), s.ask(other, nobodys)
+	if want.ID = job; got.State != toolcall.StateNone || !reflect.DeepEqual(got, want) {
+		t.Errorf("of another's job %+v, of nobody's %+v", got, want)
 	}
 	if own := s.order(other, north()); own == job {
 		t.Error("the same key of another caller is the same job")
@@ -210,10 +248,4 @@ func TestTools_WhatNobodyCouldDoIsRefused(t *testing.T) {
 	if n, err := s.db.jobs(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d jobs, %v", n, err)
 	}
-}
-
-// textOf is what a result says to a model.
-func textOf(result *mcp.CallToolResult) string {
-	text, _ := result.Content[0].(*mcp.TextContent)
-	return text.Text
 }

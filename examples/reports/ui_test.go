@@ -58,7 +58,7 @@ func TestUI_J02_J10_RetryOfAReportThatIsDoneMakesNone(t *testing.T) {
 		_, state, attempt := s.bell()
 		return state == "completed" && attempt == 2
 	})
-	if again := s.ask(l, job); *again.Report != *done.Report || again.Attempts != 1 {
+	if again := s.ask(l, job); reportIn(again) != reportIn(done) || again.Attempts != 1 {
 		t.Errorf("it was %+v, and is %+v", done, again)
 	}
 	s.madeAre(map[string]int{"R-7": 1})
@@ -96,7 +96,7 @@ func TestUI_J07_J10_CancelOfAReportThatRuns(t *testing.T) {
 	s.await(l, job, toolcall.StateRunning)
 	id, _, _ := s.bell()
 	s.click(ui, "cancel", id)
-	if got := s.await(l, job, toolcall.StateCancelled); got.Report != nil {
+	if got := s.await(l, job, toolcall.StateCancelled); got.Result != nil {
 		t.Errorf("%+v", got)
 	}
 	s.madeAre(map[string]int{})

@@ -38,6 +38,7 @@ type office struct {
 	runs   atomic.Int32
 	begun  chan struct{} // closed when the first run has begun
 	gate   chan struct{}
+	open   func()      // opens the gate
 	first  atomic.Bool // call has been sent
 
 	states []string // what get_status answered, whether or not that arrived; under world.mu
@@ -47,6 +48,7 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	w, pool := onPostgres(t)
 	o := &office{world: w, pool: pool, begun: make(chan struct{}), gate: make(chan struct{})}
+	o.open = sync.OnceFunc(func() { close(o.gate) })
 	store, err := txidem.New(pool, &txidem.Config{Policy: &txidem.Policy{Wait: txidem.NoWait}})
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +75,7 @@ func newOffice(t *testing.T) *office {
 	o.server.AddReceivingMiddleware(o.listen)
 	served := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return o.server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(served.Close)
+	t.Cleanup(o.open)
 	o.url = served.URL
 	return o
 }
@@ -145,14 +148,14 @@ func (o *office) connect(t *testing.T, lose loss, attempt time.Duration) *mcp.Cl
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := o.open(t, o.url, roundTripper(func(r *http.Request) (*http.Response, error) {
+	s := o.world.open(t, o.url, roundTripper(func(r *http.Request) (*http.Response, error) {
 		name := r.Header.Get("Mcp-Name")
 		if lose == nil || name != "issue_refund" && name != "request_report" || o.first.Swap(true) {
 			return transport.RoundTrip(r)
 		}
 		lose(t, o, r, transport)
 		return nil, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	}), &intent.Config{StatusTool: "get_status", Attempt: attempt, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
+	}), &intent.Config{StatusTool: "get_status", Deadline: time.Minute, Attempt: attempt, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -253,7 +256,7 @@ func TestMiddleware_M10_S02_LostAnswersAreAskedFor(t *testing.T) {
 func openAfterTwo(o *office) {
 	o.before, o.onAsk = o.pass, func(times int) {
 		if times == 2 {
-			close(o.gate)
+			o.open()
 		}
 	}
 }
