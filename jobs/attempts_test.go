@@ -316,17 +316,24 @@ func TestAttempts_J06_HandedBackOnesDoNotCount(t *testing.T) {
 	f := setup(t, still(), d)
 	id := submit(f, d, in{Label: "a"}, nil)
 	for n, c := range []struct {
-		end  error
-		left int // attempts that count
-	}{{ErrStopping, 0}, {errors.New("no luck"), 1}, {ErrStopping, 1}, {fmt.Errorf("so: %w", ErrStopping), 1}} {
-		bell := ring(f, f.Runner, d, id)
+		stops bool // the runner
+		end   error
+		left  int // attempts that count
+	}{{true, ErrStopping, 0}, {false, errors.New("no luck"), 1}, {true, context.Canceled, 1}, {true, fmt.Errorf("so: %w", ErrStopping), 1}} {
+		ctx, stop := context.WithCancel(t.Context())
+		bell := ringIn(ctx, f.Runner, d, id)
 		v := begun(f, visits)
-		if want := c.left + map[bool]int{true: 1}[errors.Is(c.end, ErrStopping)]; v.Attempt != want {
+		if want := c.left + map[bool]int{true: 1}[c.stops]; v.Attempt != want {
 			t.Errorf("%d: it is attempt %d, want %d", n, v.Attempt, want)
+		}
+		if c.stops {
+			stop()
+			receive(f, "the end of the context", v.ctx.Done())
 		}
 		v.computes(c.end)
 		f.hears("the doorbell", bell, isError)
 		f.ended(id, toolcall.StateQueued, c.left, "")
+		stop()
 	}
 	bell := ring(f, f.Runner, d, id)
 	begun(f, visits).goesOn(f)

@@ -29,7 +29,7 @@ func TestBegin_J02_TurnsDoorbellsAway(t *testing.T) {
 		"no attempt is left":         {`state = 'running', attempt = gen_random_uuid(), attempts = max_attempts, lease_until = now()`, stays},
 		"its time has not come":      {`run_at = now() + interval '1 hour'`, stays},
 		"it is of another kind":      {`kind = 'other'`, gone},
-		"it is not there any more":   {`id = gen_random_uuid()`, gone},
+		"it is not there any more":   {`id = gen_random_uuid()`, down},
 		"a dead worker left it":      {`state = 'running', attempt = gen_random_uuid(), attempts = 1, lease_until = now()`, ""},
 		"nothing is the matter":      {`state = 'queued'`, ""},
 		"it rings early for a pause": {`attempts = 1, run_at = now() + interval '1 hour'`, ""},

@@ -23,6 +23,7 @@ type contest struct {
 	id           toolcall.ID
 	a, b         *visit
 	bellA, bellB <-chan error
+	stopB        context.CancelFunc // B's runner stops
 }
 
 func newContest(t *testing.T, opts *Options) *contest {
@@ -33,7 +34,9 @@ func newContest(t *testing.T, opts *Options) *contest {
 	c.bellA = ring(f, f.Runner, d, c.id)
 	c.a = begun(f, visits)
 	f.lapse(c.id)
-	c.bellB = ring(f, f.another(still(), d), d, c.id)
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	c.bellB, c.stopB = ringIn(ctx, f.another(still(), d), d, c.id), stop
 	c.b = begun(f, visits)
 	return c
 }
@@ -88,7 +91,11 @@ func TestFence_J02_AttemptThatLostItsJobCommitsNothing(t *testing.T) {
 	for label, end := range map[string]func(c *contest){
 		"B has failed":               func(c *contest) { c.b.computes(errors.New("no luck")) },
 		"B has failed in its commit": func(c *contest) { c.b.enters(c.fixture); c.b.commits(errors.New("no luck")) },
-		"B was handed back":          func(c *contest) { c.b.computes(ErrStopping) },
+		"B was handed back": func(c *contest) {
+			c.stopB()
+			receive(c.fixture, "the end of B's context", c.b.ctx.Done())
+			c.b.computes(ErrStopping)
+		},
 	} {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()

@@ -95,8 +95,13 @@ func patient() *Config { return &Config{Lease: 20 * time.Second, Sweep: 200 * ti
 
 // ring has a runner answer a doorbell of the job, as River does. What comes back is what becomes of the doorbell.
 func ring(f *fixture, r *Runner, d *Definition[in, out], id toolcall.ID) <-chan error {
+	return ringIn(f.t.Context(), r, d, id)
+}
+
+// ringIn is ring, in a context of River's: when that ends, the runner stops.
+func ringIn(ctx context.Context, r *Runner, d *Definition[in, out], id toolcall.ID) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- r.answer(f.t.Context(), d.def, id) }()
+	go func() { done <- r.answer(ctx, d.def, id) }()
 	return done
 }
 
