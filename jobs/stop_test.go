@@ -332,6 +332,11 @@ func TestStop_J09_WithLessPatience(t *testing.T) {
 	<-began
 	patient := make(chan error, 1)
 	go func() { patient <- f.Stop(context.Background()) }()
+	f.eventually("the first is under way", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.Runner.stopped != nil
+	})
 	if err := f.Stop(over(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second: %v", err)
 	}
