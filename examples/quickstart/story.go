@@ -77,9 +77,11 @@ func (s *story) write(w io.Writer) {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%d\n", s.numberOf(e), s.reasonOf(e), e.fault, e.served(), e.heard, e.rows)
 	}
 	_ = t.Flush()
-	if i := slices.IndexFunc(s.lines, (*entry).learns); i >= 0 {
-		got := s.lines[i].got
-		_, _ = fmt.Fprintf(w, "\n  %s answered call %s: %s\n  %s\n", toolStatus, s.numberOf(s.lines[i]), got.next, got.text)
+	for _, e := range slices.Backward(s.lines) {
+		if e.tool == toolStatus && e.got.kind == done {
+			_, _ = fmt.Fprintf(w, "\n  %s answered call %s: %s\n  %s\n", toolStatus, s.numberOf(e), e.got.next, e.got.text)
+			return
+		}
 	}
 }
 

@@ -18,8 +18,8 @@
 //
 // A call whose answer is lost, whose attempt takes too long, or whose server says in progress, unavailable, over quota or
 // outcome unknown, is made again with the same key, after a pause that grows and is random in full
-// (between 0 and the bound), behind the time that the server asks for. Where there is a status tool it is asked first, for as long
-// as it says that the call is running. Every other answer, and a protocol error that refuses the request, goes to the
+// (between 0 and the bound), behind the time that the server asks for. Where there is a status tool ([Config].StatusTool, such as
+// get_status of package statustool) it is asked first, for as long as it says that the call is running. Every other answer, and a protocol error that refuses the request, goes to the
 // caller as it is, unless an earlier attempt may have been done and it says nothing of that.
 //
 // It takes no longer than [Config].Deadline and the caller's context. If the outcome is not known by then, the error
