@@ -37,7 +37,8 @@ type Config struct {
 	Workers *river.Workers
 
 	// Configure may change what the runner's own River client is made with: plugins, poll-only mode behind a pooler,
-	// retention of River's rows. Schema, Workers and Queues are set when it is called and should stay. Defaults to no change.
+	// retention of River's rows, which go an hour behind jobs that succeeded. Schema, Workers and Queues are set when it is
+	// called and should stay. Defaults to no change.
 	Configure func(*river.Config)
 
 	// Lease is how long a killed worker keeps its job from others: the job runs again after at most Lease, one Sweep and the
