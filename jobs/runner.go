@@ -134,7 +134,8 @@ func (r *Runner) UseClient(client *river.Client[pgx.Tx]) error {
 }
 
 // Start begins to work jobs, and to look after those of all processes. It returns once that is under way; ctx bounds the
-// start only, Stop ends the work. A runner that shares its client looks after jobs only: the application starts the client.
+// start only, Stop ends the work. When it fails, for the database cannot be reached, it may be called again. A runner that shares
+// its client looks after jobs only: the application starts the client.
 func (r *Runner) Start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,8 +37,9 @@ type SubmitOpts struct {
 	// RunAt is the time before which the first attempt does not begin. Defaults to now.
 	RunAt time.Time
 
-	// Deadline is the time from which no attempt commits: the job fails with the code "deadline_exceeded". Defaults to
-	// Options.Within after RunAt.
+	// Deadline is the time from which no attempt commits: the job fails with the code "deadline_exceeded". It is looked at when
+	// the commit half begins and once more with the job's end, so work that is late is rolled back. Defaults to Options.Within
+	// after RunAt.
 	Deadline time.Time
 
 	Queue       string // Defaults to Options.Queue.
