@@ -2,12 +2,14 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/faultconn"
+	"github.com/txonce/txonce/txidem"
 )
 
 // lostCommits are wires that are cut at a COMMIT, and whether it was committed.
@@ -79,7 +81,11 @@ func TestSubmitTx_J01_R08_CallersLostCommit(t *testing.T) {
 		if err == nil {
 			t.Errorf("cut %s: no error", label)
 		}
-		again, err := call(false)
+		var again answer
+		c.eventually("the server has noticed that the transaction is gone", func() bool {
+			again, err = call(false)
+			return !errors.Is(err, txidem.ErrInProgress)
+		})
 		if err != nil || again.replayed != lost.commits || (again.raw == first.raw) != lost.commits {
 			t.Errorf("cut %s: the retry got %+v, %v; the first call %+v", label, again, err, first)
 		}

@@ -43,7 +43,12 @@ func wiredAt(t *testing.T, srv *devpg.Server, policy *Policy, maxConns int32, ch
 		}
 	})
 	t.Cleanup(wire.CutStalled)
-	if err := migrations.Up(t.Context(), pool, nil); err != nil {
+	direct, err := pgxpool.New(t.Context(), srv.URL()) // migrations do not go through a pooler
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := migrations.Up(t.Context(), direct, nil); err != nil {
 		t.Fatal(err)
 	}
 	events := &lastEvents{}
