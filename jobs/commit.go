@@ -54,7 +54,7 @@ func (r *Runner) commitOnce(ctx context.Context, a *attempt, half commit) error 
 		return err
 	}
 	call, queued := a.call(), &pgx.Batch{}
-	guarded, watch := handlertx.New(conn.Conn(), tx, sent)
+	guarded, watch := handlertx.New(call, conn.Conn(), tx, sent)
 	var answer []byte
 	returned := a.heeds(ctx)
 	err = apart(func() (err error) {

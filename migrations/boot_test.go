@@ -160,7 +160,7 @@ func TestUp_D07_NothingToDo_NeedsNoLock(t *testing.T) {
 	t.Parallel()
 	cfg := newDB(t)
 	pool := newPool(t, cfg, one)
-	newer := filesPlus(t, map[string]string{"000004_next.up.sql": `create table later (n int)`})
+	newer := filesPlus(t, map[string]string{"000005_next.up.sql": `create table later (n int)`})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for v, files := range []fs.FS{Files, newer} {

@@ -76,6 +76,16 @@
 //	grant select, insert, update, delete on txonce_river.river_job, txonce_river.river_queue, txonce_river.river_leader to worker;
 //	grant usage on sequence txonce_river.river_job_id_seq to worker;
 //
+// A role that publishes messages through package outbox needs
+//
+//	grant usage on schema txonce to publisher;
+//	grant select, insert on txonce.message, txonce.message_pending to publisher;
+//
+// and one that relays them, operates on them, or asks for their status,
+//
+//	grant usage on schema txonce to relay;
+//	grant select, insert, update, delete on txonce.message, txonce.message_pending, txonce.message_outcome, txonce.destination to relay;
+//
 // River rebuilds some of its indexes each night, for which Postgres wants the owner of the tables: with another role, River
 // logs an error then and works on. The role that sweeps (it may be the same) needs, unless it has the third line,
 //

@@ -98,8 +98,8 @@ func TestUp_D07_PreviousBuildOnNewerSchema(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), nil)
 	newer := filesPlus(t, map[string]string{
-		"000004_next.up.sql":   `alter table call add column note text; create table later (n int)`,
-		"000004_next.down.sql": `drop table later; alter table call drop column note`,
+		"000005_next.up.sql":   `alter table call add column note text; create table later (n int)`,
+		"000005_next.down.sql": `drop table later; alter table call drop column note`,
 	})
 	if err := Up(t.Context(), pool, nil); err != nil {
 		t.Fatal(err)

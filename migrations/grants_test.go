@@ -26,7 +26,7 @@ func documentedGrants(t *testing.T, to, role string) []string {
 			grants = append(grants, "grant "+sql+" to "+role)
 		}
 	}
-	if want := map[string]int{"app": 6, "worker": 4}[to]; len(grants) != want {
+	if want := map[string]int{"app": 6, "worker": 4, "publisher": 2, "relay": 2}[to]; len(grants) != want {
 		t.Fatalf("the package documentation has %d grants to %s, want %d", len(grants), to, want)
 	}
 	return grants
@@ -89,7 +89,7 @@ func TestGrants_D08_MissingOnesAreNamed(t *testing.T) {
 		mustExec(t, owner, sql)
 	}
 	wantRemedy("Down", Down(t.Context(), app, nil))
-	newer := filesPlus(t, map[string]string{"000004_next.up.sql": `create table later (n int)`})
+	newer := filesPlus(t, map[string]string{"000005_next.up.sql": `create table later (n int)`})
 	wantRemedy("an upgrade", up(t.Context(), app, nil, newer))
 	wantVersion(t, owner, latest)
 }

@@ -282,7 +282,7 @@ func TestUp_D07_NewerRiver(t *testing.T) {
 func TestUp_D07_RiverAfterANewerSchema(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), nil)
-	newer := filesPlus(t, map[string]string{"000004_next.up.sql": `create table later (n int)`})
+	newer := filesPlus(t, map[string]string{"000005_next.up.sql": `create table later (n int)`})
 	if err := up(t.Context(), pool, &Config{NoRiver: true}, newer); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type Call struct {
 	over   bool
 	held   bool
 	queued []func(*pgx.Batch)
+	values map[any]any
 }
 
 // ErrCallOver is returned by [Call.AtFinish] and [Call.Hold] when the handler of the call has returned: what is queued or held
@@ -87,6 +88,22 @@ func (c *Call) Finish(b *pgx.Batch) {
 			queue(b)
 		}
 	}
+}
+
+// Value is for packages that a handler calls and that keep something for the length of this run of it: it returns what is kept
+// under the key, which is what first returns where nothing is yet. As in a context, a key should have a type of the package's own.
+func (c *Call) Value(key any, first func() any) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	value, ok := c.values[key]
+	if !ok {
+		if c.values == nil {
+			c.values = make(map[any]any)
+		}
+		value = first()
+		c.values[key] = value
+	}
+	return value
 }
 
 // DownstreamKey returns an idempotency key for a system behind this call, such as a payment provider: the same for each

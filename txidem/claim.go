@@ -2,7 +2,6 @@ package txidem
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/handlertx"
+	"github.com/txonce/txonce/internal/randid"
 )
 
 // claim is what turn 1 found out. A claim that was won holds a connection with an open transaction, and through it the
@@ -185,11 +185,7 @@ func (c *claim) status() byte {
 	return c.db.PgConn().TxStatus()
 }
 
-func newToken() pgtype.UUID {
-	token := pgtype.UUID{Valid: true}
-	_, _ = rand.Read(token.Bytes[:]) // never fails
-	return token
-}
+func newToken() pgtype.UUID { return randid.Token() }
 
 func uuidOf(id *identity) pgtype.UUID { return pgtype.UUID{Bytes: id.ID, Valid: true} }
 

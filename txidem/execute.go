@@ -51,7 +51,7 @@ func (s *Store) resolved(ctx context.Context, id *identity, c *claim, rec *recor
 // handle runs the handler and puts on queued what it left for the end of the call. A panic becomes an error.
 func handle(ctx context.Context, id *identity, c *claim, queued *pgx.Batch, h handler) (answer []byte, err error) {
 	call := newCall(ctx, id)
-	tx, watch := handlertx.New(c.db, c.tx, c.sent)
+	tx, watch := handlertx.New(call, c.db, c.tx, c.sent)
 	start := time.Now()
 	id.event.Runs++
 	defer func() {

@@ -4,5 +4,5 @@
 //
 // What Conn and LargeObjects of the transaction return is the connection itself; nothing here can take that away again.
 //
-// It may import pgx and internal/sqltext.
+// It may import toolcall, pgx and internal/sqltext.
 package handlertx

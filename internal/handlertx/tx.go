@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/toolcall"
 )
 
 var (
@@ -16,10 +18,21 @@ var (
 	ErrOver = errors.New("txonce: the handler has returned; its tx cannot be used any more")
 )
 
-// New guards tx, which is open on conn and in which Postgres has been idle since the given time at the earliest.
-func New(conn *pgx.Conn, tx pgx.Tx, since time.Time) (pgx.Tx, *Watch) {
-	w := &Watch{conn: conn, since: since}
+// New guards tx, which is open on conn and in which Postgres has been idle since the given time at the earliest. It is the
+// transaction of the call's, where it is that of one.
+func New(call *toolcall.Call, conn *pgx.Conn, tx pgx.Tx, since time.Time) (pgx.Tx, *Watch) {
+	w := &Watch{call: call, conn: conn, since: since}
 	return &handlerTx{Tx: tx, watch: w}, w
+}
+
+// CallOf returns the call that tx commits with, if tx is the one that New made for its handler: what is put on the call's AtFinish
+// then has the fate of what is written through tx. Of a savepoint that is not so.
+func CallOf(tx pgx.Tx) (*toolcall.Call, bool) {
+	guarded, ok := tx.(*handlerTx)
+	if !ok || guarded.watch.call == nil {
+		return nil, false
+	}
+	return guarded.watch.call, true
 }
 
 // handlerTx is the guarded transaction.

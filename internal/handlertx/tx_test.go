@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // begin opens a transaction and guards it.
@@ -25,8 +26,33 @@ func begin(t *testing.T) (tx pgx.Tx, w *Watch, conn *pgx.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, w = New(c.Conn(), inner, time.Now())
+	tx, w = New(nil, c.Conn(), inner, time.Now())
 	return tx, w, c.Conn()
+}
+
+// TestCallOf_O01_IsTheHandlersTxOnly: what is queued for the end of the call does not go with a savepoint.
+func TestCallOf_O01_IsTheHandlersTxOnly(t *testing.T) {
+	t.Parallel()
+	_, _, conn := begin(t)
+	inner, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &toolcall.Call{}
+	tx, _ := New(call, conn, inner, time.Now())
+	if got, ok := CallOf(tx); !ok || got != call {
+		t.Errorf("the handler's tx is of %v, %v", got, ok)
+	}
+	savepoint, err := tx.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, _ := New(nil, conn, inner, time.Now())
+	for label, other := range map[string]pgx.Tx{"a savepoint": savepoint, "a bare one": inner, "one without a call": without, "none": nil} {
+		if got, ok := CallOf(other); ok || got != nil {
+			t.Errorf("%s is taken for that of %v", label, got)
+		}
+	}
 }
 
 func TestTx_R10_IsNotTheHandlersToEnd(t *testing.T) {
@@ -183,7 +209,7 @@ func TestWatch_R20_LongestRestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, w := New(conn.Conn(), inner, time.Now().Add(-time.Hour))
+	tx, w := New(nil, conn.Conn(), inner, time.Now().Add(-time.Hour))
 	for range 2 {
 		if _, err := tx.Exec(t.Context(), "select 1"); err != nil {
 			t.Fatal(err)
@@ -192,7 +218,7 @@ func TestWatch_R20_LongestRestCounts(t *testing.T) {
 	if w.End(); w.Idle() < time.Hour || w.Idle() > 2*time.Hour {
 		t.Errorf("the longest rest is %v, want an hour", w.Idle())
 	}
-	_, late := New(conn.Conn(), inner, time.Now().Add(-time.Hour))
+	_, late := New(nil, conn.Conn(), inner, time.Now().Add(-time.Hour))
 	if late.End(); late.Idle() < time.Hour {
 		t.Errorf("without a statement the longest rest is %v, want an hour", late.Idle())
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/internal/sqltext"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // none is the state of a connection without a transaction, in the protocol.
@@ -15,6 +16,7 @@ const none = 'I'
 
 // Watch is what a handler's tx and its savepoints have in common.
 type Watch struct {
+	call *toolcall.Call // nil where there is none
 	conn *pgx.Conn
 
 	using sync.RWMutex // held for reading by each statement that is being sent

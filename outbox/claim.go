@@ -1,0 +1,207 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/txonce/txonce/internal/randid"
+)
+
+// claimed is a message that this relay has the lease of.
+type claimed struct {
+	Delivery
+	d          *Destination
+	token      pgtype.UUID
+	at         time.Time     // when it was asked for, by this process' clock: the lease is at least as long from then
+	overdue    time.Duration // since it was due
+	late       bool          // it is not to be sent any more
+	unanswered time.Duration // since the first attempt that got no answer; zero for none
+}
+
+// look is what one look at a destination asks for and finds.
+type look struct {
+	*slots
+	token        pgtype.UUID
+	sent         time.Time
+	limit, keyed int // how many to claim, without and with an ordering key
+	whole        bool
+	found        []*claimed
+	plainFound   int
+	lastKey      string
+	more         bool // there may be more keys
+}
+
+// claim looks once at each destination that has a free slot, and begins an attempt of each message that it finds. more says that
+// looking again at once may find more.
+func (r *relay) claim(ctx context.Context) (found int, more bool, err error) {
+	b := &pgx.Batch{}
+	var looks, rated []*look
+	for _, name := range r.names {
+		l := r.newLook(r.slots[name])
+		switch {
+		case l == nil:
+		case l.d.Rate > 0:
+			rated = append(rated, l)
+		default:
+			l.queue(b, r.sql)
+			looks = append(looks, l)
+		}
+	}
+	if len(looks) > 0 {
+		if err := r.pool.SendBatch(ctx, b).Close(); err != nil {
+			return 0, false, explain(ctx, err)
+		}
+	}
+	for _, l := range rated {
+		if err := r.claimRated(ctx, l); err != nil {
+			return 0, false, explain(ctx, err)
+		}
+	}
+	for _, l := range append(looks, rated...) {
+		more = l.conclude() || more
+		found += len(l.found)
+		for _, m := range l.found {
+			r.begin(ctx, l.slots, m)
+		}
+	}
+	return found, more, nil
+}
+
+// newLook says what to look for, or nil where all slots are taken. Messages with and without ordering keys share the slots: where
+// one kind was not seen last time, one slot is for finding out.
+func (r *relay) newLook(s *slots) *look {
+	free := min(s.left(), mostClaims)
+	if free <= 0 {
+		return nil
+	}
+	l := &look{slots: s, token: randid.Token(), sent: time.Now()}
+	l.whole = !l.sent.Before(s.whole)
+	switch {
+	case free == 1 && l.sent.UnixNano()%2 == 0:
+		l.keyed = 1
+	case free == 1:
+		l.limit = 1
+	case s.lanes == 0:
+		l.keyed = 1
+	case s.plain == 0:
+		l.keyed = free - 1
+	default:
+		l.keyed = free / 2
+	}
+	l.limit = max(l.limit, free-l.keyed)
+	return l
+}
+
+func (l *look) queue(b *pgx.Batch, sql queries) {
+	lease := l.d.lease().Seconds()
+	if l.limit > 0 {
+		b.Queue(sql.claim, l.d.Name, l.token, lease, l.limit, l.back().Seconds()).Query(l.readPlain)
+	}
+	if l.keyed > 0 {
+		b.Queue(sql.claimLanes, l.d.Name, l.token, lease, l.keyed, l.key, mostVisits).Query(l.readLanes)
+	}
+}
+
+// back is how far back to look.
+func (l *look) back() time.Duration {
+	if l.whole {
+		return longestOf
+	}
+	return l.oldest + time.Since(l.looked)
+}
+
+func (l *look) readPlain(rows pgx.Rows) error {
+	for rows.Next() {
+		m := &claimed{d: l.d, token: l.token, at: l.sent}
+		if err := m.scan(rows); err != nil {
+			return err
+		}
+		l.found = append(l.found, m)
+	}
+	l.plainFound = len(l.found)
+	return rows.Err()
+}
+
+func (l *look) readLanes(rows pgx.Rows) error {
+	for rows.Next() {
+		m := &claimed{d: l.d, token: l.token, at: l.sent}
+		if err := m.scan(rows, &l.lastKey, &l.more); err != nil {
+			return err
+		}
+		if !m.ID.IsZero() {
+			l.found = append(l.found, m)
+		}
+	}
+	return rows.Err()
+}
+
+// scan reads a row of what was claimed, behind the given columns. The row may be one of nulls.
+func (m *claimed) scan(rows pgx.Rows, before ...any) error {
+	var id, call pgtype.UUID
+	var attempts *int
+	var overdue *float64
+	var late *bool
+	var unanswered, published *int64
+	var text [6]*string
+	var headers, hex *string
+	to := append(before, &id, &overdue, &attempts, &late, &unanswered, &text[0], &call, &text[1], &text[2], &text[3], &text[4], &text[5], &headers, &m.Body, &published, &hex)
+	if err := rows.Scan(to...); err != nil || !id.Valid {
+		return err
+	}
+	m.overdue = time.Duration(*overdue * float64(time.Second))
+	m.ID, m.Call, m.Destination = id.Bytes, call.Bytes, m.d.Name
+	m.Attempt, m.late, m.unanswered, m.PublishedAt = *attempts, *late, time.Duration(*unanswered)*time.Microsecond, timeOf(*published)
+	m.Scope, m.Tool, m.Key, m.OrderingKey, m.Address, m.Type = *text[0], *text[1], *text[2], *text[3], *text[4], *text[5]
+	if headers != nil {
+		return json.Unmarshal([]byte(*headers), &m.Headers)
+	}
+	return nil
+}
+
+// conclude says where the next look begins, and whether it should be made at once.
+func (l *look) conclude() (more bool) {
+	s, keyed := l.slots, len(l.found)-l.plainFound
+	s.plain, s.lanes = l.plainFound, keyed
+	if l.keyed > 0 {
+		s.key = ""
+		if l.more {
+			s.key = l.lastKey
+		}
+	}
+	// Rows that are gone stay in the index while somebody holds an old snapshot, and a look goes through all of them (O10). So a look
+	// from the beginning may take a twentieth of the time; those between begin where the last one found something.
+	if l.whole && l.limit > 0 {
+		s.looked, s.oldest = l.sent, time.Second
+		for _, m := range l.found[:l.plainFound] {
+			s.oldest = max(s.oldest, m.overdue)
+		}
+		s.whole = time.Now().Add(min(20*time.Since(l.sent), 5*time.Second))
+	}
+	return l.limit > 0 && l.plainFound == l.limit || l.keyed > 0 && keyed == l.keyed || l.more && keyed > 0
+}
+
+// claimRated claims from a destination with a rate, which all relays have together: its row is kept until the claims are paid for.
+func (r *relay) claimRated(ctx context.Context, l *look) error {
+	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+		var allowed int
+		if err := tx.QueryRow(ctx, r.sql.allow, l.d.Name, l.d.Rate, max(1, l.d.Rate)).Scan(&allowed); err != nil {
+			return err
+		}
+		l.limit = min(l.limit, max(allowed, 0))
+		l.keyed = min(l.keyed, max(allowed, 0)-l.limit)
+		if l.limit+l.keyed == 0 {
+			return nil
+		}
+		b := &pgx.Batch{}
+		l.queue(b, r.sql)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(l.found) == 0 {
+			return err
+		}
+		_, err := tx.Exec(ctx, r.sql.charge, l.d.Name, len(l.found))
+		return err
+	})
+}
