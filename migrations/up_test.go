@@ -158,7 +158,7 @@ func TestUp_NameTaken(t *testing.T) {
 func TestUp_StatementTimeout(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDB(t), func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["statement_timeout"] = "200ms" })
-	slow := filesPlus(t, map[string]string{"000004_slow.up.sql": `select pg_sleep(0.5)`})
+	slow := filesPlus(t, map[string]string{"000005_slow.up.sql": `select pg_sleep(0.5)`})
 	if err := up(t.Context(), pool, nil, slow); err != nil {
 		t.Error(err)
 	}
