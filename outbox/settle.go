@@ -137,7 +137,6 @@ func (r *relay) tell(ctx context.Context, some []result, noted map[toolcall.ID]b
 		}
 		wake = wake || one.state != "" && one.d.OnOutcome != nil
 	}
-	r.ended.Notify()
 	if wake {
 		notify(r.told)
 	}
