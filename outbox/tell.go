@@ -54,6 +54,8 @@ func (r *relay) tellOne(ctx context.Context, names []string) (found bool, err er
 		return !fate.ID.IsZero(), nil
 	case fate.ID.IsZero():
 		return false, explain(ctx, err)
+	case errors.Is(err, errEscaped):
+		return true, r.toldAnyway(ctx, fate, err)
 	}
 	r.log.WarnContext(ctx, "outbox: OnOutcome failed; it is called again", "destination", fate.Destination, "message", fate.ID, "state", fate.State, "error", err)
 	wait := min(time.Second<<min(tellings, 10), 10*time.Minute)
@@ -85,6 +87,15 @@ func (r *relay) tellInTx(ctx context.Context, names []string, fate *Fate, tellin
 	return r.call(ctx, conn, tx, read)
 }
 
+// toldAnyway notes that an outcome was told of by a call that ended its transaction: what that has committed is not to be committed again.
+func (r *relay) toldAnyway(ctx context.Context, fate Fate, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
+	defer cancel()
+	r.log.ErrorContext(ctx, why.Error(), "destination", fate.Destination, "message", fate.ID)
+	_, err := r.pool.Exec(ctx, r.sql.told, uuidOf(fate.ID))
+	return explain(ctx, err)
+}
+
 // errEscaped says that OnOutcome committed by itself.
 var errEscaped = errors.New("outbox: OnOutcome ended its transaction by SQL; return nil to commit or an error to roll back")
 
@@ -96,10 +107,7 @@ func (r *relay) call(ctx context.Context, conn *pgxpool.Conn, tx pgx.Tx, fate Fa
 		return r.destinations[fate.Destination].OnOutcome(ctx, guarded, fate)
 	})
 	if watch.Ended() || !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() == 'I' {
-		// What it has committed is not to be committed again: it was told.
-		_, noted := conn.Exec(context.WithoutCancel(ctx), r.sql.told, uuidOf(fate.ID))
-		r.log.ErrorContext(ctx, errEscaped.Error(), "destination", fate.Destination, "message", fate.ID, "error", errors.Join(err, noted))
-		return nil
+		return errors.Join(errEscaped, err)
 	}
 	if err != nil {
 		return err
