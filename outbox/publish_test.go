@@ -219,8 +219,8 @@ func TestPublish_O01_JobsCommitHalf(t *testing.T) {
 func TestPublish_R11_O01_OnceHoweverOftenTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	pool := dbtest.Pool(t, nil)
-	exec(t, pool, `create sequence runs`)
-	exec(t, pool, `create function conflict() returns void language plpgsql as
+	execute(t, pool, `create sequence runs`)
+	execute(t, pool, `create function conflict() returns void language plpgsql as
 		$$ begin if nextval('runs') % 2 = 1 then raise 'once' using errcode = '40001'; end if; end $$`)
 	box := newBox(t, pool, nil, mail())
 	store := newStore(t, pool, nil)

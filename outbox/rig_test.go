@@ -135,7 +135,7 @@ func (b *logbook) logger() *slog.Logger {
 
 const tooLate = "came too late"
 
-func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int64 {
+func execute(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int64 {
 	t.Helper()
 	tag, err := pool.Exec(t.Context(), sql, args...)
 	if err != nil {
@@ -162,7 +162,7 @@ func messages(t *testing.T, pool *pgxpool.Pool) int {
 // lapse lets the lease of a message run out.
 func lapse(t *testing.T, pool *pgxpool.Pool, id toolcall.ID) {
 	t.Helper()
-	if n := exec(t, pool, `update txonce.message_pending set lease_until = clock_timestamp() - interval '1 second' where id = $1::text::uuid and token is not null`, id.String()); n != 1 {
+	if n := execute(t, pool, `update txonce.message_pending set lease_until = clock_timestamp() - interval '1 second' where id = $1::text::uuid and token is not null`, id.String()); n != 1 {
 		t.Fatalf("%d messages have a lease, want 1", n)
 	}
 }
@@ -170,7 +170,7 @@ func lapse(t *testing.T, pool *pgxpool.Pool, id toolcall.ID) {
 // due makes a message due.
 func due(t *testing.T, pool *pgxpool.Pool, id toolcall.ID) {
 	t.Helper()
-	exec(t, pool, `update txonce.message_pending set due_at = clock_timestamp() where id = $1::text::uuid`, id.String())
+	execute(t, pool, `update txonce.message_pending set due_at = clock_timestamp() where id = $1::text::uuid`, id.String())
 }
 
 // fate looks up a message.
