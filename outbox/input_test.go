@@ -24,7 +24,9 @@ func TestMessage_O01_IsRefusedBeforeAnythingIsSent(t *testing.T) {
 	for i := range 65 {
 		many[fmt.Sprintf("h%d", i)] = ""
 	}
-	header := func(name, value string) outbox.Message { return outbox.Message{Headers: map[string]string{name: value}} }
+	header := func(name, value string) outbox.Message {
+		return outbox.Message{Headers: map[string]string{name: value}}
+	}
 	long := strings.Repeat("a", 256)
 	for label, m := range map[string]outbox.Message{
 		"Effect of 256 bytes":           {Effect: long},

@@ -28,7 +28,9 @@ func aged(t *testing.T, pool *pgxpool.Pool, box *outbox.Outbox) toolcall.ID {
 	t.Helper()
 	id := publish(t, pool, box, outbox.Message{Destination: "bank"})[0]
 	relay(t, box)
-	until(t, box, id, func(f outbox.Fate) bool { return f.State == toolcall.MessagePending && f.Attempts == 1 && f.Reason != "" })
+	until(t, box, id, func(f outbox.Fate) bool {
+		return f.State == toolcall.MessagePending && f.Attempts == 1 && f.Reason != ""
+	})
 	age(t, pool, id)
 	return id
 }
@@ -124,8 +126,10 @@ func TestLifetime_O06_LastAttemptUnanswered(t *testing.T) {
 		"nobody to ask": {nil, toolcall.MessageUnknown},
 		"it was done":   {func(context.Context, outbox.Delivery) (outbox.Outcome, error) { return delivered, nil }, toolcall.MessageDelivered},
 		"it was not":    {func(context.Context, outbox.Delivery) (outbox.Outcome, error) { return busy, nil }, toolcall.MessageFailed},
-		"nobody knows":  {func(context.Context, outbox.Delivery) (outbox.Outcome, error) { return outbox.Outcome{}, errors.New("?") }, toolcall.MessageUnknown},
-		"it panics":     {func(context.Context, outbox.Delivery) (outbox.Outcome, error) { panic("?") }, toolcall.MessageUnknown},
+		"nobody knows": {func(context.Context, outbox.Delivery) (outbox.Outcome, error) {
+			return outbox.Outcome{}, errors.New("?")
+		}, toolcall.MessageUnknown},
+		"it panics": {func(context.Context, outbox.Delivery) (outbox.Outcome, error) { panic("?") }, toolcall.MessageUnknown},
 	} {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ type queries struct {
 	allow, charge              string
 	end, block, again, letBe   string
 	closeFor, pauseGone        string
-	toTell, told, tellAgain    string
+	toTell, tellAgain          string
 	lock, cancel               string
 	redrive, redriveDead, skip string
 	pause, resume              string
@@ -33,7 +33,7 @@ func queriesFor(schema string) queries {
 		allow: in(sqlAllow), charge: in(sqlCharge),
 		end: in(sqlEnd), block: in(sqlBlock), again: in(sqlAgain), letBe: in(sqlLetBe),
 		closeFor: in(sqlClose), pauseGone: in(sqlPauseGone),
-		toTell: in(sqlToTell), told: in(sqlTold), tellAgain: in(sqlTellAgain),
+		toTell: in(sqlToTell), tellAgain: in(sqlTellAgain),
 		lock: in(sqlLock), cancel: in(sqlCancel),
 		redrive: in(sqlRedrive), redriveDead: in(sqlRedriveDead), skip: in(sqlSkip),
 		pause: in(sqlPause), resume: in(sqlResume),

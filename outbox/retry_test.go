@@ -131,7 +131,9 @@ func TestRetry_O04_ThrottledAtAnAddress(t *testing.T) {
 		box := newBox(t, pool, nil, outbox.Destination{Name: "hook", Publisher: r})
 		stop := relay(t, box)
 		first := publish(t, pool, box, outbox.Message{Destination: "hook", Address: "a"})[0]
-		until(t, box, first, func(f outbox.Fate) bool { return f.State == toolcall.MessagePending && f.Attempts == 1 && f.NextAttemptAt.After(f.PublishedAt.Add(time.Minute)) || f.State == toolcall.MessageFailed })
+		until(t, box, first, func(f outbox.Fate) bool {
+			return f.State == toolcall.MessagePending && f.Attempts == 1 && f.NextAttemptAt.After(f.PublishedAt.Add(time.Minute)) || f.State == toolcall.MessageFailed
+		})
 		ended(t, box, publish(t, pool, box, outbox.Message{Destination: "hook", Address: "b"})[0], toolcall.MessageDelivered, 1)
 		stop()
 	}
