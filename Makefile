@@ -50,6 +50,11 @@ crash-jobs: ## Kill workers and tool servers at every step of a job, N=200 times
 	@$(GO) build -o $(BIN)/crashjobs ./integration/crashjobs
 	@$(BIN)/crashjobs $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
+.PHONY: model
+model: ## Check the models of claim, lease, job and ordering key exhaustively with Spin, and that each guard that is taken out is missed (half a minute)
+	@sh scripts/setup.sh model
+	@sh scripts/model.sh
+
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
 	@sh scripts/setup.sh
