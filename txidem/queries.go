@@ -154,23 +154,25 @@ const sqlHex = `case when current_setting('bytea_output') <> 'hex' then set_conf
 // sqlReadOne reads for those who know an id, and sqlReadMany for those who know many: what may be told about the call, and
 // no more. A record of another scope is not read: how large it is could be told by the time. Postgres must not see in
 // sqlReadMany how many there are: it would plan each time anew, which takes longer than to read, and find the same plan.
+// Settings are looked at once for all. A double has the microseconds of this century, and takes half the time of a numeric.
 const (
-	sqlReadMany = sqlReadAs + `
-  join (select asked.*
-          from (select $1::text[]::uuid[] as ids, $3::text[] as scopes offset 0) given,
-               unnest(ids, scopes) as asked (id, scope)) ask using (id, scope)`
+	sqlReadMany = `
+select id, synchronous, ` + sqlOfStatus + `, hex
+  from (select $1::text[]::uuid[] as ids, $3::text[] as scopes,
+               current_setting('synchronous_standby_names') <> '' as synchronous, ` + sqlHex + ` as hex
+        offset 0) given,
+       unnest(ids, scopes) as ask (id, scope)
+  join {schema}.call using (id, scope)`
 
-	sqlReadOne = sqlReadAs + `
+	sqlReadOne = `
+select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfStatus + `, ` + sqlHex + `
+  from {schema}.call
  where id = $1::uuid and scope = $3::text`
 
-	sqlReadAs = `
-select id, current_setting('synchronous_standby_names') <> '', scope, tool, key, state,
-       case when octet_length(answer) <= $2::integer then answer end,
-       coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0),
+	sqlOfStatus = `scope, tool, key, state, case when octet_length(answer) <= $2::integer then answer end,
+       coalesce((date_part('epoch', finished_at) * 1000000)::bigint, 0),
        coalesce(` + sqlExpiry + ` <= clock_timestamp(), false),
-       (lease_until > clock_timestamp()) is true,
-       ` + sqlHex + `
-  from {schema}.call`
+       (lease_until > clock_timestamp()) is true`
 )
 
 // sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
