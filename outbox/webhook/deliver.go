@@ -19,6 +19,9 @@ import (
 // Deliver makes one attempt. The package's documentation says which answer is which [outbox.Class]. It returns no error.
 func (p *Publisher) Deliver(ctx context.Context, d outbox.Delivery) (outbox.Outcome, error) {
 	to, err := p.target(d.Address, d.Headers)
+	if err == nil {
+		err = checkKey(d.Key)
+	}
 	if err != nil { // published by a process with another Config
 		return outbox.Outcome{Class: outbox.Rejected, Reason: err.Error()}, nil
 	}
@@ -75,6 +78,14 @@ func (p *Publisher) request(ctx context.Context, to *url.URL, d outbox.Delivery,
 	req.Header.Set(p.cfg.KeyHeader, key)
 	req.Header.Set("User-Agent", p.cfg.UserAgent)
 	return req, sign(req.Header, signers, d.ID.String(), d.Body, time.Now())
+}
+
+// checkKey refuses what the outbox never has, and what net/http would refuse or change.
+func checkKey(key string) error {
+	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("webhook: Delivery.Key has %d bytes; it must have 1 to 255 printable ASCII characters", len(key))
+	}
+	return nil
 }
 
 // quote writes a string of a structured field (RFC 9651). A key is printable ASCII.
