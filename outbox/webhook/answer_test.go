@@ -208,6 +208,9 @@ func TestDeliver_O03_StatusCountsWithoutItsBody(t *testing.T) {
 		"without end": "HTTP/1.1 %d X\r\nContent-Length: 10\r\n\r\nabc",
 	} {
 		for status, want := range map[int]outbox.Class{200: outbox.Delivered, 400: outbox.Rejected, 429: outbox.Retry} {
+			if name == "without end" && status != 200 { // it takes two seconds each
+				continue
+			}
 			p := raw(t, webhook.Config{KeepResponse: true}, func(_ int, conn net.Conn) {
 				fmt.Fprintf(conn, answer, status)
 				if name == "without end" {

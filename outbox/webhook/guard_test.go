@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -104,9 +105,7 @@ func TestDeliver_O07_NoConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
-	t.Cleanup(secure.Close)
-	secure.Config.ErrorLog = nil
+	secure := tlsServer(t, nil, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
 	t.Cleanup(plain.Close)
 	for name, url := range map[string]string{
@@ -126,13 +125,19 @@ func TestDeliver_O07_NoConnection(t *testing.T) {
 // TestDeliver_O07_TLSOfTheConfig is used, and never one older than 1.2 by default.
 func TestDeliver_O07_TLSOfTheConfig(t *testing.T) {
 	t.Parallel()
-	old := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
-	old.StartTLS()
-	t.Cleanup(old.Close)
+	old := tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}, func(http.ResponseWriter, *http.Request) {})
 	roots := old.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	p := newPublisher(t, webhook.Config{URL: old.URL, AllowPrivate: true, TLS: &tls.Config{RootCAs: roots}})
 	if out := post(t, p, outbox.Delivery{}); out.Class != outbox.Retry || !strings.Contains(out.Reason, "version") {
 		t.Errorf("%+v", out)
 	}
+}
+
+// tlsServer logs nothing of the handshakes that fail.
+func tlsServer(t *testing.T, cfg *tls.Config, h http.HandlerFunc) *httptest.Server {
+	server := httptest.NewUnstartedServer(h)
+	server.TLS, server.Config.ErrorLog = cfg, slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
 }
