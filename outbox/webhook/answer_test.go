@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,16 +46,17 @@ func post(t *testing.T, p *webhook.Publisher, d outbox.Delivery) outbox.Outcome 
 
 func TestDeliver_O04_O05_WhatAStatusMeans(t *testing.T) {
 	t.Parallel()
-	var status int
+	var asked atomic.Int64
 	p := at(t, webhook.Config{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "http://169.254.169.254/latest/meta-data/")
 		w.Header().Set("Retry-After", "7")
-		w.WriteHeader(status)
+		w.WriteHeader(int(asked.Load()))
 	})
 	is := map[int]outbox.Class{
 		303: outbox.Unanswered, 408: outbox.Unanswered, 409: outbox.Retry, 410: outbox.Gone, 425: outbox.Retry, 429: outbox.Retry, 501: outbox.Rejected, 505: outbox.Rejected,
 	}
-	for status = 200; status < 700; status++ {
+	for status := 200; status < 700; status++ {
+		asked.Store(int64(status))
 		want, special := is[status]
 		switch {
 		case special:
@@ -79,10 +82,10 @@ func TestDeliver_O04_O05_WhatAStatusMeans(t *testing.T) {
 // TestDeliver_O07_RedirectToMetadataIsNotFollowed: nor is any other.
 func TestDeliver_O07_RedirectToMetadataIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	var asked atomic.Int64
 	var to string
 	p := at(t, webhook.Config{}, func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		asked.Add(1)
 		http.Redirect(w, r, to, http.StatusFound)
 	})
 	for _, to = range []string{"http://169.254.169.254/latest/meta-data/", "/again"} {
@@ -90,8 +93,8 @@ func TestDeliver_O07_RedirectToMetadataIsNotFollowed(t *testing.T) {
 			t.Errorf("it is %+v", out)
 		}
 	}
-	if asked != 2 {
-		t.Errorf("the endpoint was asked %d times", asked)
+	if asked.Load() != 2 {
+		t.Errorf("the endpoint was asked %d times", asked.Load())
 	}
 }
 
@@ -165,18 +168,16 @@ func TestDeliver_O07_WhatIsKeptOfAnAnswer(t *testing.T) {
 }
 
 // raw answers each connection's requests with what answer returns, and closes it.
-func raw(t *testing.T, cfg webhook.Config, answer func(n int, conn net.Conn)) *webhook.Publisher {
+func raw(t *testing.T, cfg webhook.Config, answer func(net.Conn)) *webhook.Publisher {
 	t.Helper()
-	n := 0
 	return at(t, cfg, func(w http.ResponseWriter, r *http.Request) {
-		n++
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer conn.Close()
-		answer(n, conn)
+		answer(conn)
 	})
 }
 
@@ -192,7 +193,7 @@ func TestDeliver_O03_NoWholeAnswer(t *testing.T) {
 		"endless headers":    "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n",
 		"another protocol":   "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
 	} {
-		p := raw(t, webhook.Config{}, func(_ int, conn net.Conn) { fmt.Fprint(conn, answer) })
+		p := raw(t, webhook.Config{}, func(conn net.Conn) { fmt.Fprint(conn, answer) })
 		if out := post(t, p, outbox.Delivery{}); out.Class != outbox.Unanswered || out.Reason == "" {
 			t.Errorf("%s: %+v", name, out)
 		}
@@ -211,7 +212,7 @@ func TestDeliver_O03_StatusCountsWithoutItsBody(t *testing.T) {
 			if name == "without end" && status != 200 { // it takes two seconds each
 				continue
 			}
-			p := raw(t, webhook.Config{KeepResponse: true}, func(_ int, conn net.Conn) {
+			p := raw(t, webhook.Config{KeepResponse: true}, func(conn net.Conn) {
 				fmt.Fprintf(conn, answer, status)
 				if name == "without end" {
 					_, _ = conn.Read(make([]byte, 1)) // until the publisher goes
@@ -245,11 +246,11 @@ func TestDeliver_O03_LateAnswerIsNone(t *testing.T) {
 func TestDeliver_O03_SecondSendingSaysNothingOfTheFirst(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]outbox.Class{200: outbox.Delivered, 409: outbox.Unanswered, 422: outbox.Unanswered, 410: outbox.Unanswered} {
-		n, ids := 0, map[string]int{}
+		var n atomic.Int64
+		var ids sync.Map
 		p := at(t, webhook.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			n++
-			ids[r.Header.Get("Idempotency-Key")+r.Header.Get("Webhook-Id")]++
-			switch n {
+			ids.Store(r.Header.Get("Idempotency-Key")+r.Header.Get("Webhook-Id"), true)
+			switch n.Add(1) {
 			case 1: // a connection that is kept
 			case 2:
 				panic(http.ErrAbortHandler)
@@ -263,8 +264,10 @@ func TestDeliver_O03_SecondSendingSaysNothingOfTheFirst(t *testing.T) {
 		if out := post(t, p, outbox.Delivery{}); out.Class != want || out.Status != status {
 			t.Errorf("%d: %+v", status, out)
 		}
-		if n != 3 || len(ids) != 1 {
-			t.Errorf("%d requests, %v", n, ids)
+		names := 0
+		ids.Range(func(_, _ any) bool { names++; return true })
+		if n.Load() != 3 || names != 1 {
+			t.Errorf("%d requests with %d keys and ids", n.Load(), names)
 		}
 	}
 }
@@ -272,10 +275,10 @@ func TestDeliver_O03_SecondSendingSaysNothingOfTheFirst(t *testing.T) {
 // TestDeliver_O03_SentAndThenRefusedAConnection: the last error is one of connecting, and the message was sent before that.
 func TestDeliver_O03_SentAndThenRefusedAConnection(t *testing.T) {
 	t.Parallel()
-	n := 0
+	var n atomic.Int64
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if n++; n == 2 {
+		if n.Add(1) == 2 {
 			server.Listener.Close()
 			panic(http.ErrAbortHandler)
 		}
@@ -283,7 +286,7 @@ func TestDeliver_O03_SentAndThenRefusedAConnection(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := newPublisher(t, webhook.Config{URL: server.URL, AllowHTTP: true, AllowPrivate: true})
 	post(t, p, outbox.Delivery{})
-	if out := post(t, p, outbox.Delivery{}); out.Class != outbox.Unanswered || n != 2 {
-		t.Errorf("%+v behind %d requests", out, n)
+	if out := post(t, p, outbox.Delivery{}); out.Class != outbox.Unanswered || n.Load() != 2 {
+		t.Errorf("%+v behind %d requests", out, n.Load())
 	}
 }
