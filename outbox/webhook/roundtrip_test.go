@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,10 +117,28 @@ func TestPublisher_O05_WhatEndsAMessage(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte("why"))
 		})
-		name := "hooks-" + http.StatusText(status)[:3]
-		fate := relayed(t, pool, outbox.Destination{Name: name, Publisher: p, Retry: outbox.Schedule{}}, outbox.Message{})
+		fate := relayed(t, pool, outbox.Destination{Name: strconv.Itoa(status), Publisher: p, Retry: outbox.Schedule{}}, outbox.Message{})
 		if fate.State != want || fate.Status != status || fate.Attempts != 1 {
 			t.Errorf("%d: its fate is %+v", status, fate)
+		}
+	}
+}
+
+// TestPublisher_O04_ThrottledClosesTheDestination for all relays, with 503 too, though that proves nothing about the message.
+func TestPublisher_O04_ThrottledClosesTheDestination(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Pool(t, nil)
+	for status, want := range map[int]bool{429: true, 503: true, 500: false, 409: false} {
+		p := at(t, webhook.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(status)
+		})
+		name := strconv.Itoa(status)
+		relayed(t, pool, outbox.Destination{Name: name, Publisher: p, Retry: outbox.Schedule{}}, outbox.Message{})
+		var closed bool
+		err := pool.QueryRow(t.Context(), `select exists (select from txonce.destination where name = $1 and closed_until > now() + interval '50 minutes')`, name).Scan(&closed)
+		if err != nil || closed != want {
+			t.Errorf("%d: closed: %v, %v", status, closed, err)
 		}
 	}
 }
