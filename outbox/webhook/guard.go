@@ -18,6 +18,8 @@ type guard struct {
 	allowed []netip.Prefix
 	public  netip.Prefix // of IPv6, all else is refused: an unknown kind of address is not public
 	refused []netip.Prefix
+
+	resolver *net.Resolver // nil: the system's
 }
 
 func newGuard(all bool, allowed []netip.Prefix) *guard {
@@ -66,7 +68,7 @@ func (e *refusedError) Error() string {
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var refused atomic.Pointer[refusedError]
 	var passed atomic.Bool
-	dialer := net.Dialer{Timeout: connectTime, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+	dialer := net.Dialer{Timeout: connectTime, Resolver: g.resolver, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		if err := g.control(network, address); err != nil {
 			refused.CompareAndSwap(nil, err)
 			return err
@@ -75,10 +77,14 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil
 	}}
 	conn, err := dialer.DialContext(ctx, network, address)
-	if bad := refused.Load(); err != nil && bad != nil && !passed.Load() {
+	switch bad := refused.Load(); {
+	case err == nil || bad == nil:
+		return conn, err
+	case passed.Load():
+		return nil, fmt.Errorf("webhook: of several addresses, %v is not public, and the others do not answer: %s", bad.ip, err) // no refusedError
+	default:
 		return nil, bad
 	}
-	return conn, err
 }
 
 // control looks at an address that is about to be connected to.

@@ -42,12 +42,12 @@ func TestCheck_O07_AddressesThatAreNotPublic(t *testing.T) {
 func TestCheck_O07_AllowedAddresses(t *testing.T) {
 	t.Parallel()
 	var allow []netip.Prefix
-	for _, text := range []string{"10.1.0.0/16", "::ffff:10.2.0.0/112", "fd00:1::/32", "64:ff9b::/96"} {
+	for _, text := range []string{"10.1.0.0/16", "::ffff:10.2.0.0/112", "fd00:1::/32", "fe80::/64", "64:ff9b::/96"} {
 		allow = append(allow, netip.MustParsePrefix(text))
 	}
 	p := newPublisher(t, webhook.Config{Allow: allow})
 	for ip, good := range map[string]bool{
-		"10.1.2.3": true, "[::ffff:10.1.2.3]": true, "10.2.3.4": true, "10.3.0.1": false, "127.0.0.1": false, "[fd00:1::1]": true, "[fd00:2::1]": false,
+		"10.1.2.3": true, "[::ffff:10.1.2.3]": true, "10.2.3.4": true, "10.3.0.1": false, "127.0.0.1": false, "[fd00:1::1]": true, "[fd00:2::1]": false, "[fe80::1%25lo]": true,
 		"[64:ff9b::808:808]": true, "[::1]": false, "8.8.8.8": true,
 	} {
 		if err := p.Check(outbox.Message{Address: "https://" + ip + "/"}); (err == nil) != good {
