@@ -124,6 +124,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "bench-jobs", beginJobs, args[1:]
 		case "status":
 			name, begin, args = "bench-status", beginStatus, args[1:]
+		case "outbox":
+			name, begin, args = "bench-outbox", beginOutbox, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)
