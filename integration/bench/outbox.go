@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/pprof"
+	"slices"
 	"time"
 )
 
@@ -45,10 +48,8 @@ func runOutbox(ctx context.Context, o outboxOptions, stdout, stderr io.Writer) (
 	if err := b.open(ctx); err != nil {
 		return err
 	}
-	for _, part := range b.parts() {
-		if err := part(ctx); err != nil {
-			return err
-		}
+	if err := b.profiled(func() error { return b.measure(ctx) }); err != nil {
+		return err
 	}
 	return b.report(stdout, time.Since(began))
 }
@@ -57,12 +58,38 @@ func newOutboxBench(db *database, o outboxOptions, progress io.Writer) *outboxBe
 	return &outboxBench{db: db, options: o, sql: outboxQueriesFor(db.calls), progress: progress}
 }
 
-// parts are what is measured.
-func (b *outboxBench) parts() []func(context.Context) error {
+// measure measures what the options say.
+func (b *outboxBench) measure(ctx context.Context) error {
 	if b.options.bloat > 0 {
-		return []func(context.Context) error{b.measureBloat}
+		return b.measureBloat(ctx)
 	}
-	return []func(context.Context) error{b.measureRates, b.measureTrips, b.measureDrains, b.measureCalls}
+	parts := map[string]func(context.Context) error{"rates": b.measureRates, "trips": b.measureTrips, "drains": b.measureDrains, "calls": b.measureCalls}
+	for _, name := range outboxParts() {
+		if !slices.Contains(b.options.parts, name) {
+			continue
+		}
+		if err := parts[name](ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// profiled writes a CPU profile of what it does, if the options ask for one.
+func (b *outboxBench) profiled(do func() error) (err error) {
+	if b.options.profile == "" {
+		return do()
+	}
+	file, err := os.Create(b.options.profile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return do()
 }
 
 // open opens the pools of both processes.

@@ -36,7 +36,7 @@ type rateSample struct {
 func rateCells() []*rateCell {
 	call, one, ten := publishing{calls: true, each: 1}, publishing{each: 1}, publishing{each: 10}
 	cell := func(order string, keys int, of string, p publishing, relays int) *rateCell {
-		return &rateCell{name: fmt.Sprintf("%s, %s, %d relay(s)", order, of, relays), publish: p, keys: keys, relays: relays}
+		return &rateCell{name: fmt.Sprintf("%s, %s, %s", order, of, []string{"1 relay", "2 relays"}[relays-1]), publish: p, keys: keys, relays: relays}
 	}
 	var all []*rateCell
 	for _, o := range []struct {

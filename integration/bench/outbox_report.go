@@ -24,14 +24,24 @@ func (b *outboxBench) report(w io.Writer, took time.Duration) error {
 		b.bloat.report(t)
 	} else {
 		fmt.Fprintf(t, "%d round(s) of %v per setting; bodies of %d B; a relay makes %d attempts at a time\n", b.options.rounds, b.options.time, bodySize, b.options.concurrency)
-		b.ratesTable(t)
-		b.tripsTable(t)
-		b.drainsTable(t)
-		b.callsTable(t)
-		b.goals(t)
+		b.tables(t)
 	}
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+func (b *outboxBench) tables(w io.Writer) {
+	for _, of := range []struct {
+		measured bool
+		table    func(io.Writer)
+	}{{b.rates != nil, b.ratesTable}, {b.trips != nil, b.tripsTable}, {b.drains != nil, b.drainsTable}, {b.calls != nil, b.callsTable}} {
+		if of.measured {
+			of.table(w)
+		}
+	}
+	if b.rates != nil && b.trips != nil && b.calls != nil {
+		b.goals(w)
+	}
 }
 
 const (
@@ -101,7 +111,7 @@ func (b *outboxBench) callsTable(w io.Writer) {
 	}
 	row("WAL", " B", near, 1, wal)
 	fmt.Fprintf(w, jobsLine, "round trips", fmt.Sprintf("%.1f", p.turns[callWithout]), fmt.Sprintf("%.1f", p.turns[callWith]), "")
-	fmt.Fprintf(w, "\nNo relay is running. In brackets the middle half.\n\n")
+	fmt.Fprintf(w, "\nNo relay is running. In brackets the middle half.\n")
 }
 
 func spent(s sample) float64 { return s.cpu }
@@ -113,6 +123,7 @@ func (b *outboxBench) cost(link int) float64 {
 
 // goals says what was met, and the line.
 func (b *outboxBench) goals(w io.Writer) {
+	fmt.Fprintln(w)
 	word := map[bool]string{true: "met", false: "missed"}
 	unordered, ordered := b.rates[unorderedCalls].rate(), b.rates[orderedCalls].rate()
 	for _, of := range []struct {
