@@ -76,7 +76,7 @@ func (b *outboxBench) measureTrip(ctx context.Context, c *tripCell) (err error) 
 	if err := stop(); err != nil {
 		return err
 	}
-	c.took = t.took
+	c.took = t.since()
 	return b.verify(ctx, published)
 }
 
@@ -85,6 +85,7 @@ type trips struct {
 	mu         sync.Mutex
 	sent, came map[int]time.Time // what has only been committed, and what has only been delivered
 	took       []time.Duration   // of those of which both are known
+	n          int               // how many these have been
 }
 
 func newTrips() *trips {
@@ -116,13 +117,36 @@ func (t *trips) mark(n int, at time.Time, mine, others map[int]time.Time, sign t
 	}
 	delete(others, n)
 	t.took = append(t.took, sign*at.Sub(other))
+	t.n++
 }
 
 // arrived is how many have been delivered and their COMMITs answered.
 func (t *trips) arrived() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.took)
+	return t.n
+}
+
+// waiting is how many have been committed and not delivered.
+func (t *trips) waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sent)
+}
+
+// alone is how many have one end only: in the end, those that were delivered twice.
+func (t *trips) alone() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sent) + len(t.came)
+}
+
+// since returns the times of those that came since it was asked last.
+func (t *trips) since() (took []time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	took, t.took = t.took, nil
+	return took
 }
 
 // publish has calls publish at random times: those that keep step with the looks would tell nothing.
