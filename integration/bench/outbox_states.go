@@ -76,7 +76,8 @@ select pg_table_size(relid), pg_indexes_size(relid), n_dead_tup
 
 func inMB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// claimTimes traces a pool and keeps how long the round trips took in which a relay claims.
+// claimTimes traces a pool and keeps how long the round trips took in which a relay claims. The two statements of one are not told
+// apart: the server sends the answers to both at once.
 type claimTimes struct {
 	mu   sync.Mutex
 	took []time.Duration
