@@ -34,6 +34,9 @@ func drainCells() []*drainCell {
 // drainRounds is how often a backlog is drained: publishing it takes longer than draining it.
 const drainRounds = 3
 
+// pilers publish a backlog, perSubmit messages in each transaction: few enough that no two have the same ordering key at a time.
+const pilers = 8
+
 // measureDrains has the cells take turns.
 func (b *outboxBench) measureDrains(ctx context.Context) error {
 	b.drains = drainCells()
@@ -86,7 +89,7 @@ func (b *outboxBench) drain(ctx context.Context, c *drainCell) (err error) {
 // pile publishes a backlog, ordering key by ordering key.
 func (b *outboxBench) pile(ctx context.Context, p *process, keys int) error {
 	var next atomic.Int64
-	return together(mostWorkers, func(int) error {
+	return together(pilers, func(int) error {
 		for {
 			last := int(next.Add(perSubmit))
 			first := last - perSubmit

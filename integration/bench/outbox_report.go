@@ -57,7 +57,7 @@ func (b *outboxBench) ratesTable(w io.Writer) {
 	for _, c := range b.rates {
 		rates := c.of(rateSample.perSecond)
 		fmt.Fprintf(w, outRatesLine, c.name, median(rates), fmt.Sprintf("(%.0f-%.0f)", quantile(rates, 1, 4), quantile(rates, 3, 4)),
-			median(c.of(rateSample.waiting)), median(c.of(rateSample.atEnd)), known(c.of(rateSample.spent), 1e-3), median(c.of(rateSample.logged)))
+			median(c.of(rateSample.waiting)), median(c.of(rateSample.atEnd)), b.spentOn(c), median(c.of(rateSample.logged)))
 	}
 	fmt.Fprintf(w, "\nCalls: txidem.Run, whose handler does nothing but publish. Backlog: messages committed or about to be, and not\n"+
 		"delivered; %d at most: where there are nearly as many, who publishes waits for the relay. The first relay is in the\n"+
@@ -76,6 +76,14 @@ func (c *rateCell) of(number func(rateSample) float64) []float64 {
 		all = append(all, number(s))
 	}
 	return all
+}
+
+// spentOn is the CPU time of a message, where that of the server is known too.
+func (b *outboxBench) spentOn(c *rateCell) string {
+	if len(b.pids) == 0 {
+		return "?"
+	}
+	return known(c.of(rateSample.spent), 1e-3)
 }
 
 func (c *rateCell) rate() float64 { return median(c.of(rateSample.perSecond)) }
