@@ -77,6 +77,12 @@ bench-status: ## Say how many can ask for status in a second, and how soon 1,000
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench status $(ARGS)
 
+.PHONY: bench-outbox
+bench-outbox: ## Say how many messages a second go from call to receiver, how soon, and what publishing adds to a call (BLOAT=10m: under a snapshot held so long, 13 minutes; ARGS="-rounds 2 -concurrency 16")
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench outbox $(if $(BLOAT),-bloat $(BLOAT)) $(ARGS)
+
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh
