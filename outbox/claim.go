@@ -98,8 +98,17 @@ func (r *relay) newLook(s *slots) *look {
 	}
 	l := &look{slots: s, token: randid.Token(), sent: time.Now()}
 	l.whole = !l.sent.Before(s.whole)
-	switch {
+	l.share(free)
+	return l
+}
+
+// share divides what may begin between messages without and with ordering keys.
+func (l *look) share(free int) {
+	switch s := l.slots; {
+	case free <= 0:
+		l.keyed = 0
 	case free == 1:
+		l.keyed = 0
 		if s.turn = !s.turn; s.turn {
 			l.keyed = 1
 		}
@@ -110,8 +119,7 @@ func (r *relay) newLook(s *slots) *look {
 	default:
 		l.keyed = free / 2
 	}
-	l.limit = free - l.keyed
-	return l
+	l.limit = max(free, 0) - l.keyed
 }
 
 func (l *look) queue(b *pgx.Batch, sql queries) {
@@ -184,10 +192,19 @@ func (m *claimed) scan(rows pgx.Rows, before ...any) error {
 func (l *look) conclude() sight {
 	s, keyed := l.slots, len(l.found)-l.plainFound
 	s.plain, s.lanes = l.plainFound, keyed
+	again := false
 	if l.keyed > 0 {
-		s.key = ""
-		if l.more {
+		from := s.key
+		switch s.key = ""; {
+		case keyed == l.keyed: // those behind come first next time, whatever comes in for these (O02)
+			s.key = l.found[len(l.found)-1].OrderingKey
+			for _, m := range l.found[l.plainFound:] {
+				s.key = max(s.key, m.OrderingKey)
+			}
+		case l.more:
 			s.key = l.lastKey
+		default:
+			again = from != "" // it began in the middle
 		}
 	}
 	// Rows that are gone stay in the index while somebody holds an old snapshot, and a look goes through all of them (O10). So a look
@@ -200,7 +217,7 @@ func (l *look) conclude() sight {
 		s.whole = time.Now().Add(min(20*time.Since(l.sent), 5*time.Second))
 	}
 	return sight{
-		found: len(l.found), walking: l.more,
+		found: len(l.found), walking: l.more || again,
 		more: l.limit > 0 && l.plainFound == l.limit || l.keyed > 0 && keyed == l.keyed,
 	}
 }
@@ -212,8 +229,9 @@ func (r *relay) claimRated(ctx context.Context, l *look) error {
 		if err := tx.QueryRow(ctx, r.sql.allow, l.d.Name, l.d.Rate, max(1, l.d.Rate)).Scan(&allowed); err != nil {
 			return err
 		}
-		l.limit = min(l.limit, max(allowed, 0))
-		l.keyed = min(l.keyed, max(allowed, 0)-l.limit)
+		if allowed < l.limit+l.keyed {
+			l.share(allowed)
+		}
 		if l.limit+l.keyed == 0 {
 			return nil
 		}

@@ -77,10 +77,12 @@ type slots struct {
 	oldest       time.Duration // how long the oldest message that it found had been due
 }
 
-func (s *slots) take(n int) {
+// take takes n slots, or gives them back, and returns how many are left.
+func (s *slots) take(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free -= n
+	return s.free
 }
 
 func (s *slots) left() int {
