@@ -114,7 +114,7 @@ func (r *relay) queueClosing(b *pgx.Batch, one result) {
 	case one.Address != "" || one.letBe: // others at this destination have nothing to do with it
 	case one.Class == Gone:
 		b.Queue(r.sql.pauseGone, one.d.Name, cut("the receiver wants no more messages: "+one.Reason, mostReason), uuidOf(one.ID), one.token)
-	case one.Class == Retry && one.Throttled && one.RetryAfter > 0:
+	case (one.Class == Retry || one.Class == Unanswered) && one.Throttled && one.RetryAfter > 0:
 		b.Queue(r.sql.closeFor, one.d.Name, min(one.RetryAfter, longestAfter).Seconds(), uuidOf(one.ID), one.token)
 	}
 }

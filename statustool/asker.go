@@ -2,6 +2,7 @@ package statustool
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ func (a *asker) ask(ctx context.Context, ask toolcall.Ask) finding {
 // run is one lane. It ends when nobody has a question.
 func (a *asker) run() {
 	for {
+		runtime.Gosched() // those who are about to ask come along: the answers of the last batch have woken some
 		batch := a.take()
 		if batch == nil {
 			return
