@@ -59,7 +59,7 @@ func (r *relay) tellOne(ctx context.Context, names []string) (found bool, err er
 	wait := min(time.Second<<min(tellings, 10), 10*time.Minute)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
-	_, err = r.pool.Exec(ctx, r.sql.tellAgain, uuidOf(fate.ID), wait.Seconds())
+	_, err = r.exec(ctx, r.sql.tellAgain, uuidOf(fate.ID), wait.Seconds())
 	return true, explain(ctx, err)
 }
 
@@ -70,7 +70,7 @@ func (r *relay) tellInTx(ctx context.Context, names []string, fate *Fate, tellin
 		return err
 	}
 	defer release(ctx, conn)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	tx, err := conn.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return err
 	}
