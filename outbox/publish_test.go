@@ -380,3 +380,24 @@ func TestPublish_R22_StoreInMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestPublish_R15_Unprotected: where a tool's protection is off, its messages still commit with its effects, and the receiver still
+// knows a repeated call by its key.
+func TestPublish_R15_Unprotected(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Pool(t, nil)
+	box := newBox(t, pool, nil, mail())
+	store := newStore(t, pool, &txidem.Policy{Disabled: true})
+	for _, end := range []error{errOops, nil, nil} {
+		_, err := txidem.Run(t.Context(), store, request("1"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			_, err := box.PublishTx(ctx, tx, outbox.Message{Destination: "mail"})
+			return "", errors.Join(err, end)
+		})
+		if (err == nil) != (end == nil) {
+			t.Fatal(err)
+		}
+	}
+	if n, keys := messages(t, pool), get[int](t, pool, `select count(distinct key)::integer from txonce.message`); n != 2 || keys != 1 {
+		t.Errorf("%d messages with %d keys", n, keys)
+	}
+}
