@@ -78,7 +78,16 @@ func TestSettle_O03_WhateverThePublisherSays(t *testing.T) {
 func TestSettle_O03_ConnectionsAreCut(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
-	cutter := dbtest.PoolAt(t, url, nil)
+	cfg, err := pgxpool.ParseConfig(url) // itself it is not cut, also where others share their connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 1
+	cutter, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cutter.Close)
 	r := newReceiver(nil)
 	var arrived sync.Map
 	r.answer = func(d outbox.Delivery) (outbox.Outcome, error) {
