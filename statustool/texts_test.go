@@ -141,7 +141,7 @@ func TestDefinitions_S01_SchemaTakesEachAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, nil)
 	kinds := map[string]reflect.Type{"build_report": reflect.TypeFor[pages]()}
-	schema, err := outputSchema(resultSchema(s.idem.Tools(), kinds)).Resolve(nil)
+	schema, err := outputSchema(resultSchema(s.idem.Tools(), kinds), false).Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
