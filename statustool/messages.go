@@ -133,18 +133,21 @@ func (r *Report) add(f sent, s toolcall.Status) {
 // words say what became of the messages and what not to do about it, in sentences that stand behind those about the call. They
 // are empty where there are no messages.
 func (f sent) words(s toolcall.Status) string {
-	act := "repeat the call"
+	who, act := "the call", "repeat the call"
 	if s.Job != nil {
-		act = "submit the job again"
+		who, act = "the job", "submit the job again"
 	}
 	switch {
 	case f.err != nil:
-		return "What became of the messages that it sends, if it sends any, cannot be found out at the moment. That is no reason to " + act + "."
+		return "What became of the messages that " + who + " sends, if it sends any, cannot be found out at the moment. That is no reason to " + act + "."
 	case len(f.messages) == 0:
 		return ""
 	}
 	n := f.count()
-	says := []string{n.text(len(f.messages) >= mostMessages)}
+	says := []string{fmt.Sprintf("Messages that %s sends: %s.", who, n)}
+	if len(f.messages) >= mostMessages {
+		says[0] = fmt.Sprintf("Of the messages that %s sends, the first %d stand in messages: %s.", who, mostMessages, n)
+	}
 	switch {
 	case n.lost+n.unknown > 0 && n.underWay > 0:
 		says = append(says, "What is on its way goes by itself.")
@@ -187,25 +190,22 @@ func (f sent) count() (n fates) {
 	return n
 }
 
-func (n fates) text(maybeMore bool) string {
+func (n fates) String() string {
 	var parts []string
 	for _, part := range []struct {
 		n    int
 		form string
 	}{
 		{n.delivered, "%d delivered"},
-		{n.underWay, "%d on their way"},
+		{n.underWay, "%d on the way"},
 		{n.lost, "%d that could not be delivered"},
-		{n.unknown, "%d of which it is not known whether they were delivered"},
+		{n.unknown, "%d that may or may not have been delivered"},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf(part.form, part.n))
 		}
 	}
-	if maybeMore {
-		return fmt.Sprintf("Of the messages that it sends, the first %d stand in messages: %s.", mostMessages, list(parts, "and"))
-	}
-	return "Messages that it sends: " + list(parts, "and") + "."
+	return list(parts, "and")
 }
 
 // messageMembers are what a report has of messages, for a schema.

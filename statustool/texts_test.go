@@ -40,6 +40,13 @@ func TestTexts_S04_WhatAModelReadsIsAContract(t *testing.T) {
 		w.writeCancel(r, c)
 		say(fmt.Sprintf("cancel: %s, job %v", c.State, c.Job != nil), r)
 	}
+	for _, m := range mails() {
+		r := m.report()
+		if len(r.Messages) > len(messageStates) {
+			r.Messages = nil // they would fill the page
+		}
+		say(m.label, r)
+	}
 	say("not to be found out", w.unavailable(callID("issue_refund", "k").String()))
 	say("nobody knows who asks", noCaller())
 	for _, c := range badQuestions() {
