@@ -142,6 +142,9 @@ func TestTexts_S07_NothingIsRepeatedForAMessage(t *testing.T) {
 				t.Errorf("%s: %q says to %s", m.label, says, act)
 			}
 		}
+		if r := m.report(); len(r.Messages) != min(len(m.sent.messages), mostMessages) || r.MessagesUnavailable != (m.sent.err != nil) {
+			t.Errorf("%s: %d messages, unavailable: %v", m.label, len(r.Messages), r.MessagesUnavailable)
+		}
 		if (says == "") != (len(m.sent.messages) == 0 && m.sent.err == nil) {
 			t.Errorf("%s: it says %q", m.label, says)
 		}
