@@ -259,6 +259,8 @@ ensure_spin() {
 	with=$(manager)
 	if [ -n "$with" ] && install "$with" spin && command -v spin >/dev/null 2>&1; then return 0; fi
 	fail "no Spin: install it (Debian: apt-get install spin; macOS: brew install spin; others: spinroot.com)"
+}
+
 ensure_broker() {
 	if have_broker; then return 0; fi
 	with=$(manager)
@@ -282,10 +284,9 @@ model)
 	ensure_spin
 	ensure_compiler
 	;;
-*) fail "usage: scripts/setup.sh [race | pooler | model]" ;;
 broker)
 	ensure_server
 	ensure_broker
 	;;
-*) fail "usage: scripts/setup.sh [race | pooler | broker]" ;;
+*) fail "usage: scripts/setup.sh [race | pooler | model | broker]" ;;
 esac
