@@ -34,10 +34,10 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) $(MODULES)
 
 .PHONY: test-pooler
-test-pooler: ## Run the tests of the core and of jobs in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
+test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs
+	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs ./outbox
 
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
@@ -50,6 +50,11 @@ crash-jobs: ## Kill workers and tool servers at every step of a job, N=200 times
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/crashjobs ./integration/crashjobs
 	@$(BIN)/crashjobs $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
+.PHONY: model
+model: ## Check the models of claim, lease, job and ordering key exhaustively with Spin, and that each guard that is taken out is missed (half a minute)
+	@sh scripts/setup.sh model
+	@sh scripts/model.sh
 
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
@@ -72,6 +77,12 @@ bench-status: ## Say how many can ask for status in a second, and how soon 1,000
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench status $(ARGS)
+
+.PHONY: bench-outbox
+bench-outbox: ## Say how many messages a second go from call to receiver, how soon, and what publishing adds to a call (BLOAT=10m: under a snapshot held so long, 13 minutes; ARGS="-rounds 2 -concurrency 16")
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench outbox $(if $(BLOAT),-bloat $(BLOAT)) $(ARGS)
 
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)

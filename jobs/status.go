@@ -78,8 +78,10 @@ func (r *reading) unfinished() bool {
 
 func (r *Runner) read(ctx context.Context, asks []toolcall.Ask) (map[toolcall.Ask]*reading, error) {
 	ids, scopes := make([]string, 0, len(asks)), make([]string, 0, len(asks))
+	seen := make(map[toolcall.Ask]struct{}, len(asks))
 	for _, ask := range asks {
-		if isJob(ask.ID) && validScope(ask.Scope) {
+		if _, twice := seen[ask]; !twice && isJob(ask.ID) && validScope(ask.Scope) {
+			seen[ask] = struct{}{}
 			ids, scopes = append(ids, ask.ID.String()), append(scopes, ask.Scope)
 		}
 	}

@@ -8,15 +8,26 @@ import (
 	"time"
 )
 
-// begin makes an attempt of a message in its own goroutine, which has one of the destination's slots.
+// begin makes an attempt of a message in its own goroutine, which has one of the destination's slots. A publisher that does not
+// heed its context keeps the slot, and nobody else waits for it.
 func (r *relay) begin(ctx context.Context, s *slots, m *claimed) {
 	s.take(1)
+	free := func() {
+		if s.take(-1) == 1 {
+			notify(r.freed)
+		}
+	}
 	r.attempts.Go(func() {
 		v, over := m.attempt(context.WithoutCancel(ctx))
 		r.results <- result{m, v}
-		<-over // a publisher that does not heed its context keeps its slot
-		if s.take(-1); s.left() == 1 {
-			notify(r.freed)
+		select {
+		case <-over:
+			free()
+		default:
+			go func() {
+				<-over
+				free()
+			}()
 		}
 	})
 }
@@ -69,6 +80,8 @@ func within(ctx context.Context, timeout time.Duration, call func(context.Contex
 		answer, err := call(ctx)
 		if out = answer; err != nil {
 			out = unanswered(ctx, answer, err)
+		} else if out.Class < Unanswered || out.Class > Gone {
+			out.Class, out.Reason = Unanswered, fmt.Sprintf("the publisher returned the class %d, which there is not: %s", out.Class, out.Reason)
 		}
 	}()
 	select {

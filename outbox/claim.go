@@ -35,40 +35,58 @@ type look struct {
 	more         bool // there may be more keys
 }
 
-// claim looks once at each destination that has a free slot, and begins an attempt of each message that it finds. more says that
-// looking again at once may find more.
-func (r *relay) claim(ctx context.Context) (found int, more bool, err error) {
+// claim looks once at each destination that has a free slot, and begins an attempt of each message that it finds, whatever
+// happens at other destinations. The end of ctx does not keep it from knowing what it has claimed.
+func (r *relay) claim(ctx context.Context) (sum sight, err error) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin/2)
+	defer cancel()
 	b := &pgx.Batch{}
-	var looks, rated []*look
+	var together []*look
 	for _, name := range r.names {
 		l := r.newLook(r.slots[name])
 		switch {
 		case l == nil:
 		case l.d.Rate > 0:
-			rated = append(rated, l)
+			if one := r.claimRated(limited, l); one != nil {
+				err = explain(limited, one)
+				continue
+			}
+			sum.add(r.beginAll(ctx, l))
 		default:
 			l.queue(b, r.sql)
-			looks = append(looks, l)
+			together = append(together, l)
 		}
 	}
-	if len(looks) > 0 {
-		if err := r.pool.SendBatch(ctx, b).Close(); err != nil {
-			return 0, false, explain(ctx, err)
-		}
+	if len(together) == 0 {
+		return sum, err
 	}
-	for _, l := range rated {
-		if err := r.claimRated(ctx, l); err != nil {
-			return 0, false, explain(ctx, err)
-		}
+	if all := r.pool.SendBatch(limited, b).Close(); all != nil {
+		return sum, explain(limited, all)
 	}
-	for _, l := range append(looks, rated...) {
-		more = l.conclude() || more
-		found += len(l.found)
-		for _, m := range l.found {
-			r.begin(ctx, l.slots, m)
-		}
+	for _, l := range together {
+		sum.add(r.beginAll(ctx, l))
 	}
-	return found, more, nil
+	return sum, err
+}
+
+// sight is what a look has found.
+type sight struct {
+	found   int  // messages
+	more    bool // there may be more, and slots for them
+	walking bool // there are ordering keys that were not visited yet
+}
+
+func (s *sight) add(other sight) {
+	s.found += other.found
+	s.more = s.more || other.more
+	s.walking = s.walking || other.walking
+}
+
+func (r *relay) beginAll(ctx context.Context, l *look) sight {
+	for _, m := range l.found {
+		r.begin(ctx, l.slots, m)
+	}
+	return l.conclude()
 }
 
 // newLook says what to look for, or nil where all slots are taken. Messages with and without ordering keys share the slots: where
@@ -80,11 +98,20 @@ func (r *relay) newLook(s *slots) *look {
 	}
 	l := &look{slots: s, token: randid.Token(), sent: time.Now()}
 	l.whole = !l.sent.Before(s.whole)
-	switch {
-	case free == 1 && l.sent.UnixNano()%2 == 0:
-		l.keyed = 1
+	l.share(free)
+	return l
+}
+
+// share divides what may begin between messages without and with ordering keys.
+func (l *look) share(free int) {
+	switch s := l.slots; {
+	case free <= 0:
+		l.keyed = 0
 	case free == 1:
-		l.limit = 1
+		l.keyed = 0
+		if s.turn = !s.turn; s.turn {
+			l.keyed = 1
+		}
 	case s.lanes == 0:
 		l.keyed = 1
 	case s.plain == 0:
@@ -92,8 +119,7 @@ func (r *relay) newLook(s *slots) *look {
 	default:
 		l.keyed = free / 2
 	}
-	l.limit = max(l.limit, free-l.keyed)
-	return l
+	l.limit = max(free, 0) - l.keyed
 }
 
 func (l *look) queue(b *pgx.Batch, sql queries) {
@@ -162,14 +188,23 @@ func (m *claimed) scan(rows pgx.Rows, before ...any) error {
 	return nil
 }
 
-// conclude says where the next look begins, and whether it should be made at once.
-func (l *look) conclude() (more bool) {
+// conclude says what was found, and where the next look begins.
+func (l *look) conclude() sight {
 	s, keyed := l.slots, len(l.found)-l.plainFound
 	s.plain, s.lanes = l.plainFound, keyed
+	again := false
 	if l.keyed > 0 {
-		s.key = ""
-		if l.more {
+		from := s.key
+		switch s.key = ""; {
+		case keyed == l.keyed: // those behind come first next time, whatever comes in for these (O02)
+			s.key = l.found[len(l.found)-1].OrderingKey
+			for _, m := range l.found[l.plainFound:] {
+				s.key = max(s.key, m.OrderingKey)
+			}
+		case l.more:
 			s.key = l.lastKey
+		default:
+			again = from != "" // it began in the middle
 		}
 	}
 	// Rows that are gone stay in the index while somebody holds an old snapshot, and a look goes through all of them (O10). So a look
@@ -181,7 +216,10 @@ func (l *look) conclude() (more bool) {
 		}
 		s.whole = time.Now().Add(min(20*time.Since(l.sent), 5*time.Second))
 	}
-	return l.limit > 0 && l.plainFound == l.limit || l.keyed > 0 && keyed == l.keyed || l.more && keyed > 0
+	return sight{
+		found: len(l.found), walking: l.more || again,
+		more: l.limit > 0 && l.plainFound == l.limit || l.keyed > 0 && keyed == l.keyed,
+	}
 }
 
 // claimRated claims from a destination with a rate, which all relays have together: its row is kept until the claims are paid for.
@@ -191,8 +229,9 @@ func (r *relay) claimRated(ctx context.Context, l *look) error {
 		if err := tx.QueryRow(ctx, r.sql.allow, l.d.Name, l.d.Rate, max(1, l.d.Rate)).Scan(&allowed); err != nil {
 			return err
 		}
-		l.limit = min(l.limit, max(allowed, 0))
-		l.keyed = min(l.keyed, max(allowed, 0)-l.limit)
+		if allowed < l.limit+l.keyed {
+			l.share(allowed)
+		}
 		if l.limit+l.keyed == 0 {
 			return nil
 		}

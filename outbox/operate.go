@@ -41,11 +41,7 @@ func (o *Outbox) Cancel(ctx context.Context, id toolcall.ID) error {
 		_, err = tx.Exec(ctx, o.sql.cancel, uuidOf(id), string(state), reason, d.keep(state).Seconds(), d.OnOutcome != nil)
 		return err
 	})
-	if err != nil {
-		return o.explainOne(ctx, err)
-	}
-	o.ended.Notify()
-	return nil
+	return o.explainOne(ctx, err)
 }
 
 // Redrive has a message sent again that failed, is unknown or has expired, with all its attempts, the same id and the same

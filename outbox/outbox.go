@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what an [Outbox] can be told. The zero value of a field means its default.
@@ -42,7 +40,6 @@ type Outbox struct {
 	destinations map[string]*Destination
 	names        []string      // of the destinations, in their order
 	woken        chan struct{} // a message was published in this process
-	ended        toolcall.Changes
 	running      sync.Mutex
 }
 

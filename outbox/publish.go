@@ -63,14 +63,12 @@ func (o *Outbox) atFinish(call *toolcall.Call, m Message) (toolcall.ID, error) {
 		return toolcall.ID{}, err
 	}
 	q := call.Value(queuedKey{o}, func() any { return &queued{} }).(*queued)
-	if q.add(r) {
-		err = call.AtFinish(func(b *pgx.Batch) {
+	err = q.add(call, r, func() error {
+		return call.AtFinish(func(b *pgx.Batch) {
 			o.queueRows(b, q.all())
 			o.wake()
 		})
-	} else if call.Over() {
-		err = toolcall.ErrCallOver
-	}
+	})
 	if err != nil {
 		return toolcall.ID{}, fmt.Errorf("outbox: publish before the handler returns: %w", err)
 	}

@@ -71,8 +71,8 @@ type Outcome struct {
 	ProviderID string        // the receiver's name for what it did, at most 255 bytes
 	Reason     string        // why it was not delivered, for operators, at most 1,000 bytes; longer ones are cut
 	Response   []byte        // what to keep of the answer, for operators, at most 64 KiB; longer ones are cut
-	RetryAfter time.Duration // with Retry: do not come again before; at most 24 hours count
-	// Throttled, with Retry and RetryAfter: the receiver refuses all messages until then, not only this one. It does not count
+	RetryAfter time.Duration // with Retry and Unanswered: do not come again before; at most 24 hours count
+	// Throttled, with RetryAfter: the receiver refuses all messages until then, not only this one. It does not count
 	// for messages with an Address.
 	Throttled bool
 }

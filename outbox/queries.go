@@ -14,7 +14,7 @@ type queries struct {
 	allow, charge              string
 	end, block, again, letBe   string
 	closeFor, pauseGone        string
-	toTell, told, tellAgain    string
+	toTell, tellAgain          string
 	lock, cancel               string
 	redrive, redriveDead, skip string
 	pause, resume              string
@@ -33,7 +33,7 @@ func queriesFor(schema string) queries {
 		allow: in(sqlAllow), charge: in(sqlCharge),
 		end: in(sqlEnd), block: in(sqlBlock), again: in(sqlAgain), letBe: in(sqlLetBe),
 		closeFor: in(sqlClose), pauseGone: in(sqlPauseGone),
-		toTell: in(sqlToTell), told: in(sqlTold), tellAgain: in(sqlTellAgain),
+		toTell: in(sqlToTell), tellAgain: in(sqlTellAgain),
 		lock: in(sqlLock), cancel: in(sqlCancel),
 		redrive: in(sqlRedrive), redriveDead: in(sqlRedriveDead), skip: in(sqlSkip),
 		pause: in(sqlPause), resume: in(sqlResume),
@@ -185,7 +185,9 @@ returning id`
 // done so far; stop: it is not sent any more, only asked about.
 const sqlAgain = `
 update {schema}.message_pending p
-   set token = null, lease_until = null, due_at = clock_timestamp() + make_interval(secs => s.wait),
+   set token = null, lease_until = null,
+       due_at = case when p.ends_at > clock_timestamp() and not s.stop then least(p.ends_at, clock_timestamp() + make_interval(secs => s.wait))
+                     else clock_timestamp() + make_interval(secs => s.wait) end,
        unanswered_at = case when s.unanswered then coalesce(p.unanswered_at, p.begun_at) when not s.undone then p.unanswered_at end,
        ends_at = case when s.stop then clock_timestamp() else p.ends_at end, status = s.status, provider_id = s.provider_id, reason = s.reason, response = s.response
   from unnest($1::text[]::uuid[], $2::text[]::uuid[], $3::double precision[], $4::boolean[], $5::boolean[], $6::boolean[], $7::integer[],
@@ -202,16 +204,21 @@ update {schema}.message_pending p
  where p.id = s.id and p.token = s.token
 returning p.id`
 
+// sqlHeld is true while the message $3 is the attempt's with the token $4: a late answer of another one closes nothing (O03).
+const sqlHeld = `exists (select from {schema}.message_pending where id = $3::uuid and token = $4::uuid)`
+
 // sqlClose keeps all relays from a destination that wants to be left alone for a while.
 const sqlClose = `
 insert into {schema}.destination as d (name, closed_until)
-values ($1::text, clock_timestamp() + make_interval(secs => $2::double precision))
+select $1::text, clock_timestamp() + make_interval(secs => $2::double precision)
+ where ` + sqlHeld + `
     on conflict (name) do update
    set closed_until = greatest(d.closed_until, excluded.closed_until)`
 
 // sqlPauseGone pauses a destination that wants no more messages.
 const sqlPauseGone = `
 insert into {schema}.destination as d (name, paused_at, paused_for)
-values ($1::text, clock_timestamp(), $2::text)
+select $1::text, clock_timestamp(), $2::text
+ where ` + sqlHeld + `
     on conflict (name) do update
    set paused_at = coalesce(d.paused_at, excluded.paused_at), paused_for = case when d.paused_at is null then excluded.paused_for else d.paused_for end`

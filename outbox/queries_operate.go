@@ -30,18 +30,25 @@ select ask.place, f.*
                  limit $3::integer) f
  order by ask.place`
 
-// sqlToTell takes an outcome that the application is to be told of.
+// sqlToTell takes an outcome that the application is to be told of, and notes that it was told, in front of what is written by
+// whoever is told: however that transaction commits, it commits the note (O11).
 const sqlToTell = `
+with o as (
+    update {schema}.message_outcome o
+       set tell_at = null
+     where ctid = any(array(select ctid
+                              from {schema}.message_outcome o
+                             where tell_at <= now() and destination = any($1::text[])
+                             order by tell_at
+                             limit 1
+                               for update skip locked))
+       and tell_at <= now()
+    returning o.*
+)
 select ` + fateColumns + `, o.tellings
-  from {schema}.message_outcome o
+  from o
   join {schema}.message m on m.id = o.id
-  left join {schema}.message_pending p on p.id = o.id
- where o.tell_at <= now() and o.destination = any($1::text[])
- order by o.tell_at
- limit 1
-   for update of o skip locked`
-
-const sqlTold = `update {schema}.message_outcome set tell_at = null where id = $1::uuid`
+  left join {schema}.message_pending p on p.id = o.id`
 
 // sqlTellAgain puts off telling, if nobody has told meanwhile.
 const sqlTellAgain = `

@@ -39,6 +39,7 @@ func (o *Outbox) rowOf(call *toolcall.Call, m Message) (*row, error) {
 		}
 	}
 	r := &row{Message: m, id: randid.V7(), call: call}
+	r.Body = append([]byte{}, m.Body...) // the caller may use its memory for something else
 	if err := r.name(); err != nil {
 		return nil, err
 	}
@@ -124,12 +125,21 @@ type queued struct {
 
 type queuedKey struct{ *Outbox }
 
-// add reports whether this is the first one.
-func (q *queued) add(r *row) bool {
+// add takes a message in, unless the handler has returned: then it would be lost, or sent although its publisher heard an error.
+// first is called for the first one.
+func (q *queued) add(call *toolcall.Call, r *row, first func() error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if call.Over() {
+		return toolcall.ErrCallOver
+	}
+	if q.rows == nil {
+		if err := first(); err != nil {
+			return err
+		}
+	}
 	q.rows = append(q.rows, r)
-	return len(q.rows) == 1
+	return nil
 }
 
 func (q *queued) all() []*row {
@@ -163,7 +173,7 @@ func (r *row) args() []any {
 	}
 	return []any{
 		uuidOf(r.id), scope, call, tool, r.Destination, r.Effect, r.Key, textOrNull(r.OrderingKey), r.Address, r.Type, textOrNull(string(r.headers)),
-		append([]byte{}, r.Body...), r.Delay.Seconds(), secondsOrNull(r.Within),
+		r.Body, r.Delay.Seconds(), secondsOrNull(r.Within),
 	}
 }
 

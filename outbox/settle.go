@@ -53,8 +53,9 @@ func (r *relay) settle(ctx context.Context, some []result) {
 			until = ends
 		}
 	}
+	repeated := false // what the first try was to note may have been noted
 	for pause := shortest; ; pause = min(2*pause, time.Second) {
-		err := r.note(ctx, some)
+		err := r.note(ctx, some, repeated)
 		switch {
 		case err == nil:
 			return
@@ -68,12 +69,13 @@ func (r *relay) settle(ctx context.Context, some []result) {
 			return
 		}
 		r.log.WarnContext(ctx, "outbox: the results of attempts could not be noted; trying again", "results", len(some), "error", err)
+		repeated = repeated || !errors.As(err, new(*pgconn.PgError))
 		sleep(ctx, pause)
 	}
 }
 
 // note writes results in one round trip and one transaction. A result whose attempt has lost its lease to another one changes nothing.
-func (r *relay) note(ctx context.Context, some []result) error {
+func (r *relay) note(ctx context.Context, some []result, repeated bool) error {
 	ctx, cancel := context.WithTimeout(ctx, margin/2)
 	defer cancel()
 	noted := make(map[toolcall.ID]bool, len(some))
@@ -92,37 +94,40 @@ func (r *relay) note(ctx context.Context, some []result) error {
 			})
 		}
 	}
+	for _, one := range some {
+		r.queueClosing(b, one)
+	}
 	queue(r.sql.end, ends(some, false))
 	queue(r.sql.block, ends(some, true))
 	queue(r.sql.again, agains(some))
 	queue(r.sql.letBe, letBes(some))
-	for _, one := range some {
-		r.queueClosing(b, one)
-	}
 	if err := r.pool.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
-	r.tell(ctx, some, noted)
+	r.tell(ctx, some, noted, repeated)
 	return nil
 }
 
-// queueClosing keeps all relays from a destination that said so.
+// queueClosing keeps all relays from a destination that said so, to an attempt that still has its message.
 func (r *relay) queueClosing(b *pgx.Batch, one result) {
 	switch {
 	case one.Address != "" || one.letBe: // others at this destination have nothing to do with it
 	case one.Class == Gone:
-		b.Queue(r.sql.pauseGone, one.d.Name, cut("the receiver wants no more messages: "+one.Reason, mostReason))
-	case one.Class == Retry && one.Throttled && one.RetryAfter > 0:
-		b.Queue(r.sql.closeFor, one.d.Name, min(one.RetryAfter, longestAfter).Seconds())
+		b.Queue(r.sql.pauseGone, one.d.Name, cut("the receiver wants no more messages: "+one.Reason, mostReason), uuidOf(one.ID), one.token)
+	case (one.Class == Retry || one.Class == Unanswered) && one.Throttled && one.RetryAfter > 0:
+		b.Queue(r.sql.closeFor, one.d.Name, min(one.RetryAfter, longestAfter).Seconds(), uuidOf(one.ID), one.token)
 	}
 }
 
 // tell logs what became of the attempts, and wakes who tells the application.
-func (r *relay) tell(ctx context.Context, some []result, noted map[toolcall.ID]bool) {
-	wake := false
+func (r *relay) tell(ctx context.Context, some []result, noted map[toolcall.ID]bool, repeated bool) {
+	wake := repeated
 	for _, one := range some {
 		log := r.log.With("destination", one.d.Name, "message", one.ID, "attempt", one.Attempt, "status", one.Status, "reason", one.Reason)
 		switch {
+		case !noted[one.ID] && repeated:
+			log.DebugContext(ctx, "outbox: the result of an attempt was noted by a try whose answer was lost, or it came too late")
+			continue
 		case !noted[one.ID]:
 			log.WarnContext(ctx, "outbox: the result of an attempt came too late and was not taken; another attempt has the message")
 			continue
@@ -137,7 +142,6 @@ func (r *relay) tell(ctx context.Context, some []result, noted map[toolcall.ID]b
 		}
 		wake = wake || one.state != "" && one.d.OnOutcome != nil
 	}
-	r.ended.Notify()
 	if wake {
 		notify(r.told)
 	}

@@ -55,7 +55,7 @@ func (r *relay) tellOne(ctx context.Context, names []string) (found bool, err er
 	case fate.ID.IsZero():
 		return false, explain(ctx, err)
 	}
-	r.log.WarnContext(ctx, "outbox: OnOutcome failed; it is called again", "destination", fate.Destination, "message", fate.ID, "state", fate.State, "error", err)
+	r.log.WarnContext(ctx, "outbox: OnOutcome failed; it is called again, unless it has committed", "destination", fate.Destination, "message", fate.ID, "state", fate.State, "error", err)
 	wait := min(time.Second<<min(tellings, 10), 10*time.Minute)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
@@ -63,7 +63,7 @@ func (r *relay) tellOne(ctx context.Context, names []string) (found bool, err er
 	return true, explain(ctx, err)
 }
 
-// tellInTx reads an outcome, if there is one, and tells of it in the transaction that notes that it was told (O11).
+// tellInTx reads an outcome, if there is one, and tells of it in the transaction in which it is noted that it was told (O11).
 func (r *relay) tellInTx(ctx context.Context, names []string, fate *Fate, tellings *int) error {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *relay) tellInTx(ctx context.Context, names []string, fate *Fate, tellin
 	return r.call(ctx, conn, tx, read)
 }
 
-// errEscaped says that OnOutcome committed by itself.
+// errEscaped says that OnOutcome ended its transaction. If that committed, it committed the note that it was told.
 var errEscaped = errors.New("outbox: OnOutcome ended its transaction by SQL; return nil to commit or an error to roll back")
 
 // call calls OnOutcome and commits.
@@ -96,20 +96,14 @@ func (r *relay) call(ctx context.Context, conn *pgxpool.Conn, tx pgx.Tx, fate Fa
 		return r.destinations[fate.Destination].OnOutcome(ctx, guarded, fate)
 	})
 	if watch.Ended() || !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() == 'I' {
-		// What it has committed is not to be committed again: it was told.
-		_, noted := conn.Exec(context.WithoutCancel(ctx), r.sql.told, uuidOf(fate.ID))
-		r.log.ErrorContext(ctx, errEscaped.Error(), "destination", fate.Destination, "message", fate.ID, "error", errors.Join(err, noted))
-		return nil
+		return errors.Join(errEscaped, err)
 	}
 	if err != nil {
 		return err
 	}
-	b := &pgx.Batch{}
-	b.Queue(r.sql.told, uuidOf(fate.ID))
-	b.Queue("commit")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
-	return conn.SendBatch(ctx, b).Close()
+	return tx.Commit(ctx)
 }
 
 // apart calls one of the user's functions. A panic and the end of its goroutine become errors.

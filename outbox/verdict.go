@@ -32,7 +32,7 @@ func (m *claimed) toSend() bool {
 func (m *claimed) exhausted() bool { return m.Attempt > m.d.Retry.attempts() }
 
 func (m *claimed) forgotten() bool {
-	return m.d.KeyLifetime > 0 && m.unanswered > 0 && m.unanswered+m.d.Timeout > m.d.KeyLifetime
+	return m.d.KeyLifetime > 0 && m.unanswered > 0 && m.unanswered+time.Since(m.at)+m.d.Timeout > m.d.KeyLifetime
 }
 
 // last reports whether there is no further attempt.
@@ -92,7 +92,7 @@ func (m *claimed) probed(out Outcome) verdict {
 	case out.Class == Rejected, out.Class == Gone, out.Class == Retry && (m.late || m.exhausted()):
 		v.state = toolcall.MessageFailed
 	case out.Class == Retry:
-		v.undone, v.wait = true, out.RetryAfter
+		v.undone, v.wait = true, min(max(out.RetryAfter, 0), longestAfter)
 	case m.Attempt >= 2*m.d.Retry.attempts():
 		v.state = toolcall.MessageUnknown
 	default:

@@ -6,6 +6,7 @@
 #                             DATABASE_URL, or server binaries (14 or newer)
 #   scripts/setup.sh race     the same, and a C compiler for `go test -race`
 #   scripts/setup.sh pooler   the same as without an argument, and pgbouncer
+#   scripts/setup.sh model    no server, but Spin and a C compiler
 #   scripts/setup.sh broker   the same as without an argument, and nats-server
 #
 # It installs with the package manager when it may do so (root, or sudo without
@@ -253,6 +254,13 @@ ensure_pooler() {
 	fail "no pgbouncer: install it (Debian: apt-get install pgbouncer; macOS: brew install pgbouncer; others: pgbouncer.org)"
 }
 
+ensure_spin() {
+	if command -v spin >/dev/null 2>&1; then return 0; fi
+	with=$(manager)
+	if [ -n "$with" ] && install "$with" spin && command -v spin >/dev/null 2>&1; then return 0; fi
+	fail "no Spin: install it (Debian: apt-get install spin; macOS: brew install spin; others: spinroot.com)"
+}
+
 ensure_broker() {
 	if have_broker; then return 0; fi
 	with=$(manager)
@@ -272,9 +280,13 @@ pooler)
 	ensure_server
 	ensure_pooler
 	;;
+model)
+	ensure_spin
+	ensure_compiler
+	;;
 broker)
 	ensure_server
 	ensure_broker
 	;;
-*) fail "usage: scripts/setup.sh [race | pooler | broker]" ;;
+*) fail "usage: scripts/setup.sh [race | pooler | model | broker]" ;;
 esac

@@ -1,8 +1,8 @@
 package statustool
 
 import (
+	"bytes"
 	"context"
-	"reflect"
 	"sync"
 	"time"
 
@@ -178,7 +178,24 @@ func (w *waiter) tell(f finding) {
 	w.last = f
 }
 
-// same reports whether there is nothing new in a finding: neither the state, nor an attempt, nor what it reports.
+// same reports whether there is nothing new in a finding: neither the state, nor an attempt, nor what it reports. Package reflect
+// took milliseconds for a thousand of them.
 func same(a, b finding) bool {
-	return (a.err == nil) == (b.err == nil) && a.alone == b.alone && reflect.DeepEqual(a.status, b.status)
+	x, y := &a.status, &b.status
+	return (a.err == nil) == (b.err == nil) && a.alone == b.alone &&
+		x.ID == y.ID && x.Tool == y.Tool && x.State == y.State && x.FinishedAt.Equal(y.FinishedAt) &&
+		bytes.Equal(x.Answer, y.Answer) && equal(x.Failure, y.Failure) && sameJob(x.Job, y.Job)
+}
+
+func sameJob(a, b *toolcall.JobStatus) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	x.Progress, y.Progress = nil, nil
+	return x == y && equal(a.Progress, b.Progress)
+}
+
+func equal[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/internal/handlertx"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -211,7 +212,7 @@ func (m *memoryStore) with(id *identity, tx pgx.Tx, h handler) work {
 				answer, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 			}
 		}()
-		answer, err = h(toolcall.NewContext(ctx, call), &memoryTx{Tx: tx})
+		answer, err = h(toolcall.NewContext(ctx, call), &handlertx.StandIn{Tx: tx, Call: call})
 		if err == nil && len(answer) > id.policy.MaxAnswer {
 			err = tooLarge("it", len(answer), id.policy)
 		}
@@ -274,12 +275,6 @@ func (m *memoryStore) forget(scope string, id toolcall.ID) bool {
 func (m *memoryStore) forgetScope(scope string) int64 {
 	return m.remove(func(_ toolcall.ID, call *memoryCall) bool { return call.record.scope == scope })
 }
-
-// memoryTx is what a handler gets: the test's transaction, which Run ends.
-type memoryTx struct{ pgx.Tx }
-
-func (*memoryTx) Commit(context.Context) error   { return ErrTxManaged }
-func (*memoryTx) Rollback(context.Context) error { return ErrTxManaged }
 
 // errNoTx is what a handler hears from a store in memory that was given no Begin.
 var errNoTx = errors.New("txidem: this store has no database; give MemoryConfig a Begin that returns a stub")

@@ -139,30 +139,40 @@ const sqlGuard = `select current_setting('txonce.attempt')::uuid`
 // rival that finished in between would be missed. A transaction's own now() may be old, hence clock_timestamp(). Times
 // are microseconds and bytea is hex: in pgx's text modes the session's DateStyle and bytea_output would count.
 const sqlRead = `
-select ` + sqlOfRead + `
-  from {schema}.call
- where id = $1::uuid`
-
-const sqlOfRead = `scope, tool, key, fingerprint, canon, fields, state, attempt,
+select scope, tool, key, fingerprint, canon, fields, state, attempt,
        case when octet_length(answer) <= $2::integer then answer end,
        coalesce((extract(epoch from finished_at) * 1000000)::bigint, 0),
        coalesce(` + sqlExpiry + ` <= clock_timestamp(), false),
        leased, (lease_until > clock_timestamp()) is true, (extract(epoch from started_at) * 1000000)::bigint,
-       set_config('bytea_output', 'hex', true)`
+       ` + sqlHex + `
+  from {schema}.call
+ where id = $1::uuid`
 
-// sqlReadMany is sqlRead for those who ask for many, and sqlReadOne for those among them who ask for one: Postgres plans
-// sqlReadMany anew each time, since the best plan depends on how many there are, and that takes longer than to read one. A record
-// of another scope is not read: how large it is could be told by the time.
+// sqlHex sees to it that bytea is hex. It is that as a rule, and to set it takes longer than to look.
+const sqlHex = `case when current_setting('bytea_output') <> 'hex' then set_config('bytea_output', 'hex', true) end`
+
+// sqlReadOne reads for those who know an id, and sqlReadMany for those who know many: what may be told about the call, and
+// no more. A record of another scope is not read: how large it is could be told by the time. Postgres must not see in
+// sqlReadMany how many there are: it would plan each time anew, and find the same plan.
+// Settings are looked at once for all. A double has the microseconds of this century, and costs less than a numeric.
 const (
-	sqlReadMany = sqlReadAs + `
-  join (select distinct * from unnest($1::text[]::uuid[], $3::text[]) as a (id, scope)) ask using (id, scope)`
+	sqlReadMany = `
+select id, synchronous, ` + sqlOfStatus + `, hex
+  from (select $1::text[]::uuid[] as ids, $3::text[] as scopes,
+               current_setting('synchronous_standby_names') <> '' as synchronous, ` + sqlHex + ` as hex
+        offset 0) given,
+       unnest(ids, scopes) as ask (id, scope)
+  join {schema}.call using (id, scope)`
 
-	sqlReadOne = sqlReadAs + `
+	sqlReadOne = `
+select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfStatus + `, ` + sqlHex + `
+  from {schema}.call
  where id = $1::uuid and scope = $3::text`
 
-	sqlReadAs = `
-select id, current_setting('synchronous_standby_names') <> '', ` + sqlOfRead + `
-  from {schema}.call`
+	sqlOfStatus = `scope, tool, key, state, case when octet_length(answer) <= $2::integer then answer end,
+       coalesce((date_part('epoch', finished_at) * 1000000)::bigint, 0),
+       coalesce(` + sqlExpiry + ` <= clock_timestamp(), false),
+       (lease_until > clock_timestamp()) is true`
 )
 
 // sqlExpiry is when a record expires. For a leased call that has not ended that is counted from the end of its lease, which is
@@ -171,7 +181,7 @@ const sqlExpiry = `case when lease_until is null then expires_at else lease_unti
 
 // sqlAnswer reads an answer that is too large to travel with each read of its record.
 const sqlAnswer = `
-select answer, set_config('bytea_output', 'hex', true)
+select answer, ` + sqlHex + `
   from {schema}.call
  where id = $1::uuid and attempt = $2::uuid`
 

@@ -43,11 +43,11 @@ func readRecord(rows pgx.Rows) (*record, error) {
 	return r, r.scan(rows)
 }
 
-// scan reads a row of sqlRead. head is where to put what stands in front.
-func (r *record) scan(rows pgx.Rows, head ...any) error {
+// scan reads a row of sqlRead.
+func (r *record) scan(rows pgx.Rows) error {
 	var finished, started int64
-	err := rows.Scan(append(head, &r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
-		&r.answer, &finished, &r.expired, &r.leased, &r.live, &started, nil)...)
+	err := rows.Scan(&r.scope, &r.tool, &r.key, &r.fingerprint, &r.canon, &r.fields, &r.state, &r.attempt,
+		&r.answer, &finished, &r.expired, &r.leased, &r.live, &started, nil)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,16 @@ func (r *record) scan(rows pgx.Rows, head ...any) error {
 		r.finishedAt = time.UnixMicro(finished)
 	}
 	return nil
+}
+
+// scanStatus reads a row of sqlReadOne or sqlReadMany, which has what may be told of a call and no more.
+func (r *record) scanStatus(rows pgx.Rows, id *pgtype.UUID, synchronous *bool) error {
+	var finished int64
+	err := rows.Scan(id, synchronous, &r.scope, &r.tool, &r.key, &r.state, &r.answer, &finished, &r.expired, &r.live, nil)
+	if finished != 0 { // else it has not ended
+		r.finishedAt = time.UnixMicro(finished)
+	}
+	return err
 }
 
 // readStored reads when a failure was stored, if it was.

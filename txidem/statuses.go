@@ -19,10 +19,8 @@ func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.S
 	if s.memory != nil {
 		return s.memory.statuses(ctx, asks)
 	}
-	a := &inquiry{store: s, asks: asks, running: make(map[int64]bool)}
-	b := &pgx.Batch{}
-	a.read(b)
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+	a := &inquiry{store: s, asks: asks}
+	if err := a.read(ctx); err != nil {
 		return nil, s.explain(ctx, err)
 	}
 	if missing := a.missing(); len(missing) > 0 {
@@ -62,31 +60,43 @@ type inquiry struct {
 	synchronous bool
 }
 
-// read queues the read of the records of all the calls.
-func (a *inquiry) read(b *pgx.Batch) {
-	a.queueRead(b).Query(func(rows pgx.Rows) error {
-		a.records = make(map[toolcall.ID]*record)
-		for rows.Next() {
-			var id pgtype.UUID
-			r := &record{}
-			if err := r.scan(rows, &id, &a.synchronous); err != nil {
-				return err
-			}
-			a.records[id.Bytes] = r
-		}
-		return rows.Err()
-	})
+// read reads the records of all the calls. A batch of one statement would cost more.
+func (a *inquiry) read(ctx context.Context) error {
+	sql, args := a.query()
+	rows, err := a.store.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return a.collect(rows)
 }
 
-func (a *inquiry) queueRead(b *pgx.Batch) *pgx.QueuedQuery {
+func (a *inquiry) collect(rows pgx.Rows) error {
+	a.records = make(map[toolcall.ID]*record, len(a.asks))
+	for rows.Next() {
+		id, r := pgtype.UUID{}, &record{}
+		if err := r.scanStatus(rows, &id, &a.synchronous); err != nil {
+			return err
+		}
+		a.records[id.Bytes] = r
+	}
+	return rows.Err()
+}
+
+// query returns the statement that reads, and its arguments. What is asked for twice is read once.
+func (a *inquiry) query() (sql string, args []any) {
 	if len(a.asks) == 1 {
-		return b.Queue(a.store.sql.readOne, pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer, scopeIn(a.asks[0]))
+		return a.store.sql.readOne, []any{pgtype.UUID{Bytes: a.asks[0].ID, Valid: true}, maxAnswer, scopeIn(a.asks[0])}
 	}
-	ids, scopes := make([]string, len(a.asks)), make([]string, len(a.asks))
-	for i, ask := range a.asks {
-		ids[i], scopes[i] = ask.ID.String(), scopeIn(ask)
+	ids, scopes := make([]string, 0, len(a.asks)), make([]string, 0, len(a.asks))
+	seen := make(map[toolcall.Ask]struct{}, len(a.asks))
+	for _, ask := range a.asks {
+		if _, twice := seen[ask]; !twice {
+			seen[ask] = struct{}{}
+			ids, scopes = append(ids, ask.ID.String()), append(scopes, scopeIn(ask))
+		}
 	}
-	return b.Queue(a.store.sql.readMany, ids, maxAnswer, scopes)
+	return a.store.sql.readMany, []any{ids, maxAnswer, scopes}
 }
 
 // scopeIn returns the scope as Postgres takes it. No record has the empty one.
@@ -114,9 +124,11 @@ func (a *inquiry) look(ctx context.Context, locks []int64) error {
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed read only")
 	b.Queue(sqlRunningMany, locks).QueryRow(func(row pgx.Row) error { return row.Scan(&standby, &held) })
-	a.read(b)
+	sql, args := a.query()
+	b.Queue(sql, args...).Query(a.collect)
 	b.Queue("commit") // a connection that is given back in a transaction is closed by the pool
 	err := a.store.pool.SendBatch(ctx, b).Close()
+	a.running = make(map[int64]bool, len(held))
 	for _, lock := range held {
 		a.running[lock] = true
 	}

@@ -17,6 +17,7 @@ type bench struct {
 	turns    []float64 // of each shape
 	samples  map[cell][]sample
 	progress io.Writer
+	pids     []uint32 // of the server, where its CPU time is wanted
 }
 
 // setting is what is held fixed while the shapes take turns.
@@ -39,6 +40,7 @@ type sample struct {
 	rate   float64       // calls per second
 	wal    float64       // bytes per call
 	allocs float64       // per call, in the client
+	cpu    float64       // of client and server, nanoseconds per call; without the server's where bench.pids is empty
 }
 
 // slice is the time that a shape has before it is the next one's turn: long enough for the median of some thirty calls over a
@@ -100,10 +102,12 @@ func (b *bench) sample(ctx context.Context, c cell, workers []*worker, length ti
 	var before, after runtime.MemStats
 	runtime.GC() // each shape collects its own garbage
 	runtime.ReadMemStats(&before)
+	cpuBefore := cpuOf(b.pids)
 	calls, rate, err := drive(ctx, workers, b.shapes[c.shape], b.links[c.link], length)
 	if err != nil {
 		return 0, err
 	}
+	cpuAfter := cpuOf(b.pids)
 	runtime.ReadMemStats(&after)
 	walAfter, err := b.db.written(ctx)
 	if err != nil {
@@ -118,6 +122,7 @@ func (b *bench) sample(ctx context.Context, c cell, workers []*worker, length ti
 		rate:   rate,
 		wal:    float64(walAfter-walBefore) / float64(calls),
 		allocs: float64(after.Mallocs-before.Mallocs) / float64(calls),
+		cpu:    float64(cpuAfter.since(cpuBefore)) / float64(calls),
 	})
 	return calls, nil
 }

@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// cpu is the time that processors have spent.
-type cpu struct{ client, server time.Duration }
-
 // cpuKnown says whether cpuOf knows of this system's own.
 const cpuKnown = true
 

@@ -26,12 +26,13 @@ type database struct {
 
 // openDatabase uses the server at url, or finds or starts one if that is empty.
 func openDatabase(ctx context.Context, url string) (*database, error) {
-	server, err := devpg.Start(ctx, &devpg.Config{
-		URL:     url,
-		Durable: true,
-		// Neither may fall into one shape's cell and not into another's.
-		Parameters: map[string]string{"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"},
-	})
+	// Neither may fall into one shape's cell and not into another's.
+	return openDatabaseWith(ctx, url, map[string]string{"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"})
+}
+
+// openDatabaseWith does so with parameters for a server that it starts.
+func openDatabaseWith(ctx context.Context, url string, parameters map[string]string) (*database, error) {
+	server, err := devpg.Start(ctx, &devpg.Config{URL: url, Durable: true, Parameters: parameters})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
 //	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
+//	go run ./integration/bench outbox     # about six minutes: messages a second, and what publishing one costs (-bloat 10m: on a table that no vacuum cleans)
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -77,6 +78,26 @@
 //     and a runner of their own on a pool of their own, which hear of nothing and have to look.
 //
 // In the end all that was begun ends, and the benchmark fails unless each of those who wait hears that it has succeeded.
+//
+// # Outbox
+//
+// "bench outbox" measures package outbox with a receiver that is a function of this process and takes each message at once. The
+// autovacuum of a throwaway server is on, for a vacuum is a part of what a relay costs.
+//
+//   - Rates: 16 workers publish and a relay delivers, or two, of which the second is an outbox of its own on a pool of its own. What
+//     publishes is a protected call whose handler does nothing else, or a transaction of 1 or 10 messages with one ordering key, if
+//     they have any. At most 2,000 messages wait at a time; who publishes waits for room. So the rate is that of the slower of the two,
+//     and the backlog tells which. Each slice begins with empty tables and a CHECKPOINT and ends when all has been delivered and that is
+//     written down; then messages and attempts are counted.
+//   - Trips: protected calls publish at random times, 200 a second. The time is from the answer of COMMIT, where the call was made, to
+//     the beginning of the receiver's function. A relay in another process is an outbox of its own on a pool of its own, which hears
+//     of nothing and has to look.
+//   - Drains: a relay finds a backlog, behind a vacuum. The time ends when it has stopped, and so has written down all ends.
+//   - Calls: [txidem.Run] with an effect against the same with a message as well, in turn as the shapes are; no relay is running.
+//
+// "bench outbox -bloat 10m" publishes 1,000 messages a second, half of them with ordering keys, and delivers them, while a
+// transaction elsewhere in the database holds a snapshot, so that no vacuum removes a dead row. Before that, and after that
+// and a vacuum, it does so without the snapshot, for a tenth and a fifth of the time.
 package main
 
 import (
@@ -124,6 +145,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "bench-jobs", beginJobs, args[1:]
 		case "status":
 			name, begin, args = "bench-status", beginStatus, args[1:]
+		case "outbox":
+			name, begin, args = "bench-outbox", beginOutbox, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)

@@ -28,12 +28,27 @@ func New(call *toolcall.Call, conn *pgx.Conn, tx pgx.Tx, since time.Time) (pgx.T
 // CallOf returns the call that tx commits with, if tx is the one that New made for its handler: what is put on the call's AtFinish
 // then has the fate of what is written through tx. Of a savepoint that is not so.
 func CallOf(tx pgx.Tx) (*toolcall.Call, bool) {
+	if stand, ok := tx.(*StandIn); ok {
+		return stand.Call, stand.Call != nil
+	}
 	guarded, ok := tx.(*handlerTx)
 	if !ok || guarded.watch.call == nil {
 		return nil, false
 	}
 	return guarded.watch.call, true
 }
+
+// StandIn is the tx of a call that has no database: a test's own, which is ended for the handler as well.
+type StandIn struct {
+	pgx.Tx
+	Call *toolcall.Call
+}
+
+// Commit does nothing, and says so.
+func (*StandIn) Commit(context.Context) error { return ErrManaged }
+
+// Rollback does nothing, and says so.
+func (*StandIn) Rollback(context.Context) error { return ErrManaged }
 
 // handlerTx is the guarded transaction.
 type handlerTx struct {
