@@ -39,7 +39,8 @@
 // # Limits
 //
 //   - Names of metadata are those of the headers, with their case. A message whose headers have one of the names above, or one that
-//     begins with _watermill, in whatever case, is refused when it is published: it could pass for another message.
+//     begins with _watermill, in whatever case, is refused when it is published, or rejected when it is to be
+//     delivered: it could pass for another message.
 //   - What a broker refuses for ever, such as a message that is too large, is tried again until Destination.Retry ends, and is
 //     unknown then, unless Config.Classify says that it was rejected.
 //   - The publisher is the caller's to close, after Run has returned.

@@ -53,7 +53,11 @@ func (p *Publisher) Check(m outbox.Message) error {
 	if p.cfg.Topic == "" && p.cfg.TopicOf == nil && m.Address == "" {
 		return errors.New("watermillpub: the message has no topic; give it an Address, or set Config.Topic")
 	}
-	for name := range m.Headers {
+	return checkHeaders(m.Headers)
+}
+
+func checkHeaders(headers map[string]string) error {
+	for name := range headers {
 		if reserved(name) {
 			return fmt.Errorf("watermillpub: a header is called %q, which is kept for the message itself; give it another name", name)
 		}
@@ -61,11 +65,15 @@ func (p *Publisher) Check(m outbox.Message) error {
 	return nil
 }
 
-// Deliver hands the message to Watermill's publisher and waits until that returns.
+// Deliver hands the message to Watermill's publisher and waits until that returns. It rejects what Check refuses: a process that only
+// publishes to the destination has no publisher to ask.
 func (p *Publisher) Deliver(ctx context.Context, d outbox.Delivery) (outbox.Outcome, error) {
 	topic := p.topic(d)
 	if topic == "" {
 		return outbox.Outcome{Class: outbox.Rejected, Reason: "watermillpub: the message has no topic; redrive it when Config says one"}, nil
+	}
+	if err := checkHeaders(d.Headers); err != nil {
+		return outbox.Outcome{Class: outbox.Rejected, Reason: err.Error()}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return outbox.Outcome{Class: outbox.Retry, Reason: "watermillpub: not handed over, its time had ended: " + err.Error()}, nil
