@@ -79,7 +79,7 @@ bench-status: ## Say how many can ask for status in a second, and how soon 1,000
 	@$(BIN)/bench status $(ARGS)
 
 .PHONY: bench-outbox
-bench-outbox: ## Say how many messages a second go from call to receiver, how soon, and what publishing adds to a call (BLOAT=10m: under a snapshot held so long, 13 minutes; ARGS="-rounds 2 -concurrency 16")
+bench-outbox: ## Say how many messages a second go from call to receiver, how soon, and what publishing adds to a call (12 minutes on a busy machine; BLOAT=10m: under a snapshot held so long, 13 minutes; ARGS="-rounds 2 -concurrency 16")
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench outbox $(if $(BLOAT),-bloat $(BLOAT)) $(ARGS)
