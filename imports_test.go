@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"outbox":                  {module + "/toolcall", module + "/internal/handlertx", module + "/internal/randid", "github.com/jackc/pgx/v5/..."},
 	"outbox/webhook":          {module + "/outbox", "github.com/standard-webhooks/standard-webhooks/libraries/go"},
 	"outbox/outboxtest":       {module + "/outbox", module + "/toolcall", "github.com/google/go-cmp/cmp"},
+	"outbox/riverpub":         {module + "/outbox", module + "/toolcall", "github.com/jackc/pgx/v5", "github.com/riverqueue/river", "github.com/riverqueue/river/rivertype"},
 	"statustool":              {module + "/toolcall", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/google/jsonschema-go/jsonschema"},
 	"migrations":              {"github.com/jackc/pgx/v5/...", "github.com/golang-migrate/migrate/v4/...", "github.com/riverqueue/river/rivermigrate", "github.com/riverqueue/river/riverdriver/riverpgxv5"},
 	"internal/canonjson":      {"github.com/go-json-experiment/json/jsontext"},

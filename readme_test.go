@@ -3,20 +3,28 @@ package txonce
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/txonce/txonce/internal/dbtest"
 	_ "github.com/txonce/txonce/jobs" // what the programs import: a change of it must run the tests again
+	_ "github.com/txonce/txonce/outbox/webhook"
 	_ "github.com/txonce/txonce/statustool"
 	_ "github.com/txonce/txonce/txidem/mcpidem"
 )
@@ -76,6 +84,81 @@ func TestREADME_J01_JobsExampleWorksByCopyingIt(t *testing.T) {
 	}
 }
 
+// TestREADME_O01_S07_OutboxExampleWorksByCopyingIt calls the tool from two processes; the receiver fails once, and does once what it
+// is sent.
+func TestREADME_O01_S07_OutboxExampleWorksByCopyingIt(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	shop := newReceiver(t, secret)
+	program, url := buildProgram(t, 2), dbtest.URL(t)
+	for range 2 {
+		call := startProgram(t, program, url, "LOCAL=1", "SHOP_URL="+shop.URL, "SHOP_SECRET="+secret)
+		if said := call("issue_refund", `{"order":"A-1","cents":1050,"idempotency_key":"order A-1"}`); said.IsError {
+			t.Fatalf("%+v", said)
+		}
+		var status struct {
+			State    string
+			Messages []struct {
+				State    string
+				Attempts int
+			}
+		}
+		for end := time.Now().Add(time.Minute); len(status.Messages) == 0 || status.Messages[0].State != "delivered"; {
+			said := call("get_status", `{"tool":"issue_refund","idempotency_key":"order A-1"}`)
+			if decode(t, said, &status); said.IsError || time.Now().After(end) {
+				t.Fatalf("%+v", said)
+			}
+		}
+		if status.State != "succeeded" || len(status.Messages) != 1 || status.Messages[0].Attempts < 2 {
+			t.Errorf("%+v", status)
+		}
+	}
+	if n := count(t, url, "refunds"); n != 1 {
+		t.Errorf("%d refunds, want 1", n)
+	}
+	if took := shop.took(); len(took) != 1 || took[0] != `{"order":"A-1","cents":1050}` {
+		t.Errorf("the receiver took %q", took)
+	}
+}
+
+// receiver takes webhooks: the first attempt fails behind the effect, so the message comes again.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies []string
+	ids    map[string]bool
+}
+
+func newReceiver(t *testing.T, secret string) *receiver {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{ids: make(map[string]bool)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err = errors.Join(err, verifier.Verify(body, req.Header)); err != nil {
+			t.Error(err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if id := req.Header.Get("Webhook-Id"); !r.ids[id] {
+			r.ids[id] = true
+			r.bodies = append(r.bodies, string(body))
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) took() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.bodies)
+}
+
 // TestREADME_S04_AnswersOfGetStatusAreReal: the program gives them, but for the time.
 func TestREADME_S04_AnswersOfGetStatusAreReal(t *testing.T) {
 	t.Parallel()
@@ -127,8 +210,8 @@ func readme(t *testing.T) string {
 func buildProgram(t *testing.T, nth int) string {
 	t.Helper()
 	blocks := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindAllStringSubmatch(readme(t), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("the README has %d programs, want 2", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("the README has %d programs, want 3", len(blocks))
 	}
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "billing")
@@ -142,10 +225,10 @@ func buildProgram(t *testing.T, nth int) string {
 }
 
 // startProgram starts the program and returns a function that calls its tools over stdio. It ends with the test.
-func startProgram(t *testing.T, program, url string) func(tool, arguments string) *mcp.CallToolResult {
+func startProgram(t *testing.T, program, url string, env ...string) func(tool, arguments string) *mcp.CallToolResult {
 	t.Helper()
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+url)
+	cmd.Env = append(append(os.Environ(), "DATABASE_URL="+url), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)

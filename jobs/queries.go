@@ -189,8 +189,8 @@ update {schema}.job
 const sqlHex = `case when current_setting('bytea_output') <> 'hex' then set_config('bytea_output', 'hex', true) end`
 
 // sqlStatus reads what may be told about jobs to those who ask, and what has to be known to tell it. Postgres must not see how many
-// there are: it would plan each time anew, which takes longer than to read some, and find the same plan. Settings are looked at
-// once for all. A double has the microseconds of this century, and takes half the time of a numeric.
+// there are: it would plan each time anew, and find the same plan. Settings are looked at
+// once for all. A double has the microseconds of this century, and costs less than a numeric.
 const sqlStatus = `
 select j.id, j.scope, kind, state, answer,
        coalesce((date_part('epoch', finished_at) * 1000000)::bigint, 0), (date_part('epoch', created_at) * 1000000)::bigint,

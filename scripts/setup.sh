@@ -7,6 +7,7 @@
 #   scripts/setup.sh race     the same, and a C compiler for `go test -race`
 #   scripts/setup.sh pooler   the same as without an argument, and pgbouncer
 #   scripts/setup.sh model    no server, but Spin and a C compiler
+#   scripts/setup.sh broker   the same as without an argument, and nats-server
 #
 # It installs with the package manager when it may do so (root, or sudo without
 # a password). The server is only unpacked: no database cluster is made, nothing
@@ -152,6 +153,15 @@ have_pooler() {
 	return 1
 }
 
+# have_broker looks where the tests of outbox/watermillpub look.
+have_broker() {
+	command -v nats-server >/dev/null 2>&1 && return 0
+	for dir in /usr/sbin /usr/local/sbin /usr/local/bin /opt/homebrew/bin; do
+		if [ -x "$dir/nats-server" ]; then return 0; fi
+	done
+	return 1
+}
+
 # install_unstarted MANAGER PACKAGE SERVICE: install it and have nobody start its
 # service, now or when the system starts. Debian starts services at once unless
 # a policy says no; where the system has a policy of its own, that holds.
@@ -170,7 +180,10 @@ install_unstarted() {
 		trap - INT TERM HUP
 	fi
 	if [ "$1" = apt ] && [ "$failed" -eq 0 ]; then
-		as_root update-rc.d "$3" disable >/dev/null 2>&1 || say "the service $3 may start with the system"
+		# The second knows units without an init script.
+		as_root update-rc.d "$3" disable >/dev/null 2>&1 ||
+			as_root systemctl disable "$3" >/dev/null 2>&1 ||
+			say "the service $3 may start with the system"
 	fi
 	return "$failed"
 }
@@ -248,6 +261,15 @@ ensure_spin() {
 	fail "no Spin: install it (Debian: apt-get install spin; macOS: brew install spin; others: spinroot.com)"
 }
 
+ensure_broker() {
+	if have_broker; then return 0; fi
+	with=$(manager)
+	if [ -n "$with" ] && install_unstarted "$with" nats-server nats-server && have_broker; then
+		return 0
+	fi
+	fail "no nats-server: install it (Debian: apt-get install nats-server; macOS: brew install nats-server; others: nats.io/download), or do without the tests that need a broker"
+}
+
 case ${1:-} in
 '') ensure_server ;;
 race)
@@ -262,5 +284,9 @@ model)
 	ensure_spin
 	ensure_compiler
 	;;
-*) fail "usage: scripts/setup.sh [race | pooler | model]" ;;
+broker)
+	ensure_server
+	ensure_broker
+	;;
+*) fail "usage: scripts/setup.sh [race | pooler | model | broker]" ;;
 esac

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// lanes is how many questions may be under way at a time, and so how many connections they take.
+	// lanes is how many questions to the same sources may be under way at a time, and so how many connections they take.
 	lanes = 2
 	// longestLook bounds one of them.
 	longestLook = 10 * time.Second
@@ -18,23 +18,26 @@ const (
 
 // asker answers questions that do not wait. Those that arrive while all lanes are busy travel together in the next one: no
 // timer holds them back, and many readers cost few round trips and few connections.
-type asker struct {
-	sources sources
+type asker[T any] struct {
+	look    func(ctx context.Context, asks []toolcall.Ask) []T // one answer for each, in order
+	longest time.Duration                                      // bounds a look
+	most    int                                                // bounds the questions of a look
 
 	mu   sync.Mutex
-	next []*question
+	next []*question[T]
 	busy int
 }
 
-type question struct {
+type question[T any] struct {
 	ask    toolcall.Ask
-	answer chan finding // holds one: nobody is waited for
+	left   <-chan struct{} // closed when nobody waits for the answer any more
+	answer chan T          // holds one: nobody is waited for
 }
 
-// ask returns an error as the finding's, and the context's if it ends first. The sources are asked under a context that is
-// nobody's: the caller's values would be those of one among many.
-func (a *asker) ask(ctx context.Context, ask toolcall.Ask) finding {
-	q := &question{ask: ask, answer: make(chan finding, 1)}
+// ask returns the context's error if that ends first. Others are asked under a context that is nobody's: the caller's values
+// would be those of one among many.
+func (a *asker[T]) ask(ctx context.Context, ask toolcall.Ask) (answer T, err error) {
+	q := &question[T]{ask: ask, left: ctx.Done(), answer: make(chan T, 1)}
 	a.mu.Lock()
 	a.next = append(a.next, q)
 	if a.busy < lanes {
@@ -43,15 +46,15 @@ func (a *asker) ask(ctx context.Context, ask toolcall.Ask) finding {
 	}
 	a.mu.Unlock()
 	select {
-	case f := <-q.answer:
-		return f
+	case answer = <-q.answer:
+		return answer, nil
 	case <-ctx.Done():
-		return finding{err: ctx.Err()}
+		return answer, ctx.Err()
 	}
 }
 
 // run is one lane. It ends when nobody has a question.
-func (a *asker) run() {
+func (a *asker[T]) run() {
 	for {
 		runtime.Gosched() // those who are about to ask come along: the answers of the last batch have woken some
 		batch := a.take()
@@ -62,22 +65,30 @@ func (a *asker) run() {
 		for i, q := range batch {
 			asks[i] = q.ask
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), longestLook)
-		for i, f := range a.sources.ask(ctx, asks) {
-			batch[i].answer <- f
+		ctx, cancel := context.WithTimeout(context.Background(), a.longest)
+		for i, answer := range a.look(ctx, asks) {
+			batch[i].answer <- answer
 		}
 		cancel()
 	}
 }
 
-func (a *asker) take() []*question {
+// take leaves out the questions of those who have left: behind a database that hangs there may be many.
+func (a *asker[T]) take() (batch []*question[T]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.next) == 0 {
-		a.busy--
-		return nil
+	for len(a.next) > 0 && len(batch) < a.most {
+		q := a.next[0]
+		a.next = a.next[1:]
+		select {
+		case <-q.left:
+		default:
+			batch = append(batch, q)
+		}
 	}
-	batch := a.next[:min(len(a.next), mostAsks)]
-	a.next = a.next[len(batch):]
+	if batch == nil {
+		a.next = nil
+		a.busy--
+	}
 	return batch
 }

@@ -13,7 +13,7 @@ func (t *tool) cancelTool() *mcp.Tool {
 	no := false
 	input := object([]string{argID}, member{argID, &jsonschema.Schema{Type: "string", Description: "id of the job: job_id of an answer"}})
 	return &mcp.Tool{
-		Name: t.cfg.CancelName, Description: cancelDescription, InputSchema: input, OutputSchema: outputSchema(resultSchema(nil, t.kinds)),
+		Name: t.cfg.CancelName, Description: cancelDescription, InputSchema: input, OutputSchema: outputSchema(resultSchema(nil, t.kinds), t.mailbox != nil),
 		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: &no},
 	}
 }
@@ -39,7 +39,7 @@ func (t *tool) cancel(ctx context.Context, req *mcp.CallToolRequest, scope strin
 	case err != nil:
 		return t.words.unavailable(q.ask.ID.String()), nil, nil
 	}
-	report, more, err := t.report(ctx, status)
+	report, more, err := t.report(ctx, q.ask, status)
 	if err == nil {
 		t.words.writeCancel(report, status)
 	}

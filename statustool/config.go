@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"regexp"
 	"time"
+
+	"github.com/txonce/txonce/toolcall"
 )
 
 // Config is what [Add] can be told. The zero value of a field means its default.
@@ -18,6 +20,10 @@ type Config struct {
 
 	// Canceller adds a tool that cancels jobs, and serves tasks/cancel. Defaults to none: jobs cannot be cancelled here.
 	Canceller Canceller
+
+	// Outbox has the tools tell what became of the messages that calls and jobs have sent, for those that have ended. It takes one
+	// more round trip. An *outbox.Outbox is one. Defaults to none: nothing is said of messages.
+	Outbox toolcall.MessageSource
 
 	// CancelName is the name of that tool. Defaults to "cancel_job".
 	CancelName string

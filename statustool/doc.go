@@ -4,6 +4,7 @@
 //	idem, err := mcpidem.New(server, store, cfg)
 //	err = statustool.Add(idem, nil, store)                                         // get_status
 //	err = statustool.Add(idem, &statustool.Config{Canceller: runner}, store, runner) // with jobs, and cancel_job
+//	err = statustool.Add(idem, &statustool.Config{Outbox: box}, store)               // with what became of messages
 //
 // [Add] makes the tool from the tools that the server protects, before or after, and from the kinds of jobs that the
 // sources know: their names are in its description and its input schema, the types of their answers in its output schema. The
@@ -34,6 +35,15 @@
 //
 // The last three are errors (isError); what a call ended with is not one here. testdata/texts.golden has each text.
 //
+// # Messages
+//
+// With [Config].Outbox, the answer about a call or a job that has ended tells as well what became of the messages that it sent out
+// of the database ([Report].Messages): the first 50, each with its state, and none of what is for operators (addresses, reasons,
+// answers of receivers). next says that what is on its way goes by itself, and has people told where a message was not delivered, or
+// may not have been; it never has a call repeated for that. The wait ends with the call or the job, not with its messages. What became
+// of them is a second question, of one round trip, and its failure fails nothing: after 3 seconds at most the answer says
+// messages_unavailable.
+//
 // # What it promises
 //
 // It changes nothing and delays nobody. What it says was so when it looked: a state that is succeeded, failed or cancelled does
@@ -42,7 +52,7 @@
 //
 // All who wait share one question to each source, each [Config].Poll, and none while nobody waits; what changes in
 // this process is looked for at once. Questions that do not wait travel together with those that arrive while others are under
-// way. That takes three connections at most, for any number of askers. One record that cannot be read fails nobody else's
+// way. That takes three connections at most, for any number of askers, and two more where there is an outbox. One record that cannot be read fails nobody else's
 // question, and a database that is away for a while does not end the wait.
 //
 // # Tasks
@@ -51,12 +61,15 @@
 // 2026-07-28 is answered with a task where a protected tool answers with the handle of a job (jobs.Handle). Its id is the
 // job's, so tasks and get_status tell of the same rows, and a call that is made again gets the same task, which the extension
 // itself does not promise. tasks/get, tasks/update (which has nothing to do) and tasks/cancel are served; a job that has failed is a
-// completed task whose result is an error, as the extension wants it.
+// completed task whose result is an error, as the extension wants it. With an outbox, what became of the job's messages stands in the
+// result of its task beside the answer: in words, and in _meta["dev.txonce/messages"], or as "dev.txonce/messages-unavailable": true.
 //
 // # Limits
 //
 //   - How long a call is told of is the retention of its policy, and of a job that of its definition. After that it is none.
 //   - Of a call that runs and has no record yet, the tool is not known by its id alone.
+//   - A call that has expired and was made again under the same key is the same call: the messages of the time before are told of as
+//     well, and first, as long as the outbox keeps them.
 //   - The sources are asked under a context that is nobody's. A hook that decides who may see a record
 //     (txidem.Config.Authorize) must decide by the record and its scope, not by values in the context.
 //   - A client must endure an answer that takes MaxWait, and so must the proxies before the server.
@@ -69,6 +82,6 @@
 //     handle: where clients check it, give the tool a schema of its own that allows both. Middleware that takes each answer
 //     of tools/call for a *mcp.CallToolResult must be added before Add.
 //
-// It may import toolcall, the MCP SDK and its JSON Schema. It knows neither txidem nor jobs: a [Host] and each toolcall.Source
-// is an interface.
+// It may import toolcall, the MCP SDK and its JSON Schema. It knows neither txidem nor jobs nor outbox: a [Host], each
+// toolcall.Source and a toolcall.MessageSource is an interface.
 package statustool

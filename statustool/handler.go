@@ -20,6 +20,9 @@ type HandlerConfig struct {
 	// is [ErrForbidden], else with 401. Mandatory: one caller's answers must never reach another.
 	Scope func(*http.Request) (string, error)
 
+	// Outbox has the answers tell what became of messages, as Config.Outbox does. Defaults to none.
+	Outbox toolcall.MessageSource
+
 	// MaxWait, Poll and Logger are those of [Config]. An http.Server with a WriteTimeout below MaxWait cuts answers off.
 	MaxWait, Poll time.Duration
 	Logger        *slog.Logger
@@ -52,7 +55,7 @@ func Handler(cfg *HandlerConfig, sources ...toolcall.Source) (http.Handler, erro
 	if err := times("HandlerConfig", &h.cfg.MaxWait, &h.cfg.Poll, &h.cfg.Logger); err != nil {
 		return nil, err
 	}
-	h.reader = newReader(sources, h.cfg.Poll, h.cfg.Logger)
+	h.reader, h.mailbox = newReader(sources, h.cfg.Poll, h.cfg.Logger), newMailbox(h.cfg.Outbox, h.cfg.Logger)
 	h.words = words{ask: func(id string) string {
 		return fmt.Sprintf("get the status of %s with ?wait=%v", id, h.cfg.MaxWait.Seconds())
 	}}
@@ -60,9 +63,10 @@ func Handler(cfg *HandlerConfig, sources ...toolcall.Source) (http.Handler, erro
 }
 
 type handler struct {
-	cfg    HandlerConfig
-	reader *reader
-	words  words
+	cfg     HandlerConfig
+	reader  *reader
+	mailbox *mailbox
+	words   words
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,16 +116,17 @@ func (h *handler) answer(ctx context.Context, r *http.Request) (report *Report, 
 	if problem != "" {
 		return badArgs(problem), http.StatusBadRequest
 	}
-	status, err := h.reader.follow(ctx, toolcall.Ask{Scope: scope, ID: id}, wait, nil)
+	ask := toolcall.Ask{Scope: scope, ID: id}
+	status, err := h.reader.follow(ctx, ask, wait, nil)
 	switch {
 	case ctx.Err() != nil:
 		return nil, 0
 	case err != nil:
 		return h.words.unavailable(id.String()), http.StatusServiceUnavailable
 	case status.State == toolcall.StateNone:
-		return h.report(ctx, status), http.StatusNotFound
+		return h.report(ctx, ask, status), http.StatusNotFound
 	}
-	return h.report(ctx, status), http.StatusOK
+	return h.report(ctx, ask, status), http.StatusOK
 }
 
 func (h *handler) question(r *http.Request) (id toolcall.ID, wait time.Duration, problem string) {
@@ -139,7 +144,7 @@ func (h *handler) question(r *http.Request) (id toolcall.ID, wait time.Duration,
 	return id, waitFor(seconds, h.cfg.MaxWait), ""
 }
 
-func (h *handler) report(ctx context.Context, status toolcall.Status) *Report {
+func (h *handler) report(ctx context.Context, ask toolcall.Ask, status toolcall.Status) *Report {
 	r := reportOf(status)
 	var err error
 	if status.State == toolcall.StateSucceeded {
@@ -150,5 +155,6 @@ func (h *handler) report(ctx context.Context, status toolcall.Status) *Report {
 		h.cfg.Logger.ErrorContext(ctx, "statustool: an answer cannot be shown", "id", status.ID, "error", err)
 		r.Next = noResult
 	}
+	r.add(h.mailbox.of(ctx, ask, status.State), status)
 	return r
 }

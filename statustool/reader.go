@@ -10,14 +10,15 @@ import (
 
 // reader answers questions, at once or at the end of what is asked about.
 type reader struct {
-	asker
-	poller *poller
-	log    *slog.Logger
+	asker   asker[finding]
+	sources sources
+	poller  *poller
+	log     *slog.Logger
 }
 
 func newReader(given []toolcall.Source, every time.Duration, log *slog.Logger) *reader {
 	s := inOrder(given)
-	return &reader{asker: asker{sources: s}, poller: newPoller(s, every), log: log}
+	return &reader{asker: asker[finding]{look: s.ask, longest: longestLook, most: mostAsks}, sources: s, poller: newPoller(s, every), log: log}
 }
 
 // follow waits for at most wait until what is asked about is neither queued nor running, and returns what is known last. told
@@ -27,7 +28,10 @@ func (r *reader) follow(ctx context.Context, ask toolcall.Ask, wait time.Duratio
 	if wait > 0 {
 		before = r.sources.changed()
 	}
-	known := r.ask(ctx, ask)
+	known, err := r.asker.ask(ctx, ask)
+	if err != nil {
+		known.err = err
+	}
 	if wait <= 0 || settled(known) || ctx.Err() != nil {
 		return r.known(ctx, ask, known)
 	}

@@ -38,6 +38,11 @@ type Report struct {
 	Result     json.RawMessage   `json:"result,omitempty"`              // with StateSucceeded
 	Failure    *toolcall.Failure `json:"failure,omitempty"`             // with StateFailed
 
+	// Of what has ended, where Config.Outbox is set: the messages that it sent, in their order and 50 at most, or that it cannot be
+	// found out what became of them.
+	Messages            []Message `json:"messages,omitempty"`
+	MessagesUnavailable bool      `json:"messages_unavailable,omitempty"`
+
 	// Of jobs only.
 	Progress        *Progress `json:"progress,omitempty"`
 	Attempts        int       `json:"attempts,omitempty"`

@@ -20,7 +20,7 @@ type typed interface {
 }
 
 // inputSchema is for the tool, or, where only is not empty, for the variant that answers for that tool.
-func inputSchema(tools []string, only string, longest time.Duration) *jsonschema.Schema {
+func inputSchema(tools []string, only string, longest time.Duration, messages bool) *jsonschema.Schema {
 	zero, most, one, longestText := 0.0, longest.Seconds(), 1, longestKey
 	properties := map[string]*jsonschema.Schema{
 		argID: {Type: "string", Description: "id of the call or of the job: call_id or job_id of an answer"},
@@ -32,6 +32,9 @@ func inputSchema(tools []string, only string, longest time.Duration) *jsonschema
 			Type: "number", Minimum: &zero, Maximum: &most, Default: json.RawMessage("0"),
 			Description: fmt.Sprintf("how long to wait for the end, if it has not ended yet: up to %v", most),
 		},
+	}
+	if messages {
+		properties[argWait].Description += "; messages that it sends are not waited for"
 	}
 	if only != "" {
 		properties[argKey].Description = "in place of id: the idempotency_key that the call was made with"
@@ -50,38 +53,49 @@ func enum[S ~string](names []S) []any {
 	return values
 }
 
-// outputSchema describes a [Report], with the results that the tools and the jobs have.
-func outputSchema(result *jsonschema.Schema) *jsonschema.Schema {
-	text := func(description string) *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "string", Description: description}
-	}
-	at := func(description string) *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "string", Format: "date-time", Description: description}
-	}
-	number := func(description string) *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "integer", Description: description}
-	}
-	state := text("how far it is")
+// outputSchema describes a [Report], with the results that the tools and the jobs have, and with messages if it may have any.
+func outputSchema(result *jsonschema.Schema, messages bool) *jsonschema.Schema {
+	state := aText("how far it is")
 	state.Enum = enum(states[:])
-	return object([]string{"state", "next"},
-		member{"state", state},
-		member{"id", text("id of the call or of the job")},
-		member{"tool", text("the tool that was called, or the kind of the job")},
-		member{"next", text("what happened and what to do next; do that")},
-		member{"retry_after_seconds", number("when it makes sense to ask again")},
-		member{"result", result},
-		member{"failure", describe("why it failed", object([]string{"code", "message"}, member{"code", text("for programs")}, member{"message", text("for people and models")}))},
-		member{"progress", describe("what the job reported last", object([]string{"fraction"},
-			member{"fraction", &jsonschema.Schema{Type: "number", Description: "0 to 1"}}, member{"message", text("what it is doing")}, member{"at", at("when it said so")}))},
-		member{"attempts", number("how often the job was begun")},
-		member{"max_attempts", number("how often it may be")},
-		member{"cancel_requested", &jsonschema.Schema{Type: "boolean", Description: "the job was asked to stop"}},
-		member{"submitted_at", at("when the job was submitted")},
-		member{"started_at", at("when its first attempt began")},
-		member{"next_attempt_at", at("when its next attempt is due")},
-		member{"deadline", at("when it fails if it has not ended")},
-		member{"finished_at", at("when it ended")},
-	)
+	members := []member{
+		{"state", state},
+		{"id", aText("id of the call or of the job")},
+		{"tool", aText("the tool that was called, or the kind of the job")},
+		{"next", aText("what happened and what to do next; do that")},
+		{"retry_after_seconds", aNumber("when it makes sense to ask again")},
+		{"result", result},
+		{"failure", describe("why it failed", object([]string{"code", "message"}, member{"code", aText("for programs")}, member{"message", aText("for people and models")}))},
+		{"progress", describe("what the job reported last", object([]string{"fraction"},
+			member{"fraction", &jsonschema.Schema{Type: "number", Description: "0 to 1"}}, member{"message", aText("what it is doing")}, member{"at", aTime("when it said so")}))},
+		{"attempts", aNumber("how often the job was begun")},
+		{"max_attempts", aNumber("how often it may be")},
+		{"cancel_requested", aFlag("the job was asked to stop")},
+		{"submitted_at", aTime("when the job was submitted")},
+		{"started_at", aTime("when its first attempt began")},
+		{"next_attempt_at", aTime("when its next attempt is due")},
+		{"deadline", aTime("when it fails if it has not ended")},
+		{"finished_at", aTime("when it ended")},
+	}
+	if messages {
+		members = append(members, messageMembers()...)
+	}
+	return object([]string{"state", "next"}, members...)
+}
+
+func aText(description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Description: description}
+}
+
+func aTime(description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Format: "date-time", Description: description}
+}
+
+func aNumber(description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "integer", Description: description}
+}
+
+func aFlag(description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "boolean", Description: description}
 }
 
 type member struct {
@@ -141,13 +155,17 @@ func schemaOf(given any) *jsonschema.Schema {
 }
 
 // description is what models read of the tool.
-func description(tools []string, only string) string {
+func description(tools []string, only string, messages bool) string {
 	of := "of the protected tools (" + list(tools, "and") + ")"
 	by := "its id (call_id or job_id of an answer), or by tool and idempotency_key"
 	if only != "" {
 		of, by = "of "+only, "its id (call_id or job_id of an answer), or by its idempotency_key"
 	}
-	return "Tells what became of a call " + of + " or of a job that it submitted, and gives its result. It changes nothing. " +
+	gives := "and gives its result"
+	if messages {
+		gives = "gives its result, and tells whether the messages that it sends were delivered"
+	}
+	return "Tells what became of a call " + of + " or of a job that it submitted, " + gives + ". It changes nothing. " +
 		"Ask here instead of repeating a call when its answer was lost, when it is still running, or when it submitted a job. " +
 		"Name it by " + by + ". With wait_seconds it waits for the end, so there is no need to ask often. Do what next says."
 }

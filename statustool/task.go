@@ -86,9 +86,16 @@ func lastUpdate(s toolcall.Status) time.Time {
 	return last
 }
 
+// The members of a task's result that tell of the job's messages. Its structured content is the job's own.
+const (
+	metaMessages            = "dev.txonce/messages"
+	metaMessagesUnavailable = "dev.txonce/messages-unavailable"
+)
+
 // outcome is the result of the call, as it would have been if the job had ended within it. It is nil for a job that has not ended.
-func outcome(s toolcall.Status) (json.RawMessage, error) {
+func outcome(s toolcall.Status, f sent) (json.RawMessage, error) {
 	type result struct {
+		Meta       mcp.Meta        `json:"_meta,omitempty"`
 		Content    []mcp.Content   `json:"content"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
 		IsError    bool            `json:"isError"`
@@ -99,9 +106,12 @@ func outcome(s toolcall.Status) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := result{Content: []mcp.Content{}, Structured: answer}
+		r := result{Content: []mcp.Content{}, Structured: answer, Meta: f.meta()}
 		if answer != nil {
 			r.Content = append(r.Content, &mcp.TextContent{Text: string(answer)})
+		}
+		if says := f.words(s); says != "" {
+			r.Content = append(r.Content, &mcp.TextContent{Text: says})
 		}
 		return marshal(r)
 	case toolcall.StateFailed:
@@ -115,4 +125,15 @@ func outcome(s toolcall.Status) (json.RawMessage, error) {
 		return marshal(result{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Structured: raw, IsError: true})
 	}
 	return nil, nil
+}
+
+// meta is nil where there is nothing to tell.
+func (f sent) meta() mcp.Meta {
+	switch {
+	case f.err != nil:
+		return mcp.Meta{metaMessagesUnavailable: true}
+	case len(f.messages) > 0:
+		return mcp.Meta{metaMessages: f.list()}
+	}
+	return nil
 }

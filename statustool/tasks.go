@@ -195,9 +195,9 @@ func errNoTask(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("%s: there is no task with this id, or it is no longer kept", method)}
 }
 
-func (t *tool) getTask(_ context.Context, status toolcall.Status, _ toolcall.Ask) (*task, error) {
+func (t *tool) getTask(ctx context.Context, status toolcall.Status, ask toolcall.Ask) (*task, error) {
 	got := taskOf(typeComplete, status)
-	result, err := outcome(status)
+	result, err := outcome(status, t.mailbox.of(ctx, ask, status.State))
 	if err != nil {
 		t.cfg.Logger.Error("statustool: the result of a task cannot be shown", "id", status.ID, "error", err)
 		return nil, errInternal()

@@ -40,6 +40,13 @@ func TestTexts_S04_WhatAModelReadsIsAContract(t *testing.T) {
 		w.writeCancel(r, c)
 		say(fmt.Sprintf("cancel: %s, job %v", c.State, c.Job != nil), r)
 	}
+	for _, m := range mails() {
+		r := m.report()
+		if len(r.Messages) > len(messageStates) {
+			r.Messages = nil // they would fill the page
+		}
+		say(m.label, r)
+	}
 	say("not to be found out", w.unavailable(callID("issue_refund", "k").String()))
 	say("nobody knows who asks", noCaller())
 	for _, c := range badQuestions() {
@@ -141,7 +148,7 @@ func TestDefinitions_S01_SchemaTakesEachAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, nil)
 	kinds := map[string]reflect.Type{"build_report": reflect.TypeFor[pages]()}
-	schema, err := outputSchema(resultSchema(s.idem.Tools(), kinds)).Resolve(nil)
+	schema, err := outputSchema(resultSchema(s.idem.Tools(), kinds), false).Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,10 @@ func Add(host Host, cfg *Config, sources ...toolcall.Source) error {
 	if err != nil {
 		return err
 	}
-	t := &tool{host: host, cfg: c, reader: newReader(sources, c.Poll, c.Logger), kinds: kindsOf(sources), variants: make(map[string]bool), words: wordsOfTool(c.Name, c.MaxWait)}
+	t := &tool{
+		host: host, cfg: c, reader: newReader(sources, c.Poll, c.Logger), mailbox: newMailbox(c.Outbox, c.Logger),
+		kinds: kindsOf(sources), variants: make(map[string]bool), words: wordsOfTool(c.Name, c.MaxWait),
+	}
 	if err := t.reserve(); err != nil {
 		return err
 	}
@@ -61,11 +64,12 @@ func check(sources []toolcall.Source) error {
 
 // tool is the tool with its variants.
 type tool struct {
-	host   Host
-	cfg    Config
-	reader *reader
-	kinds  map[string]reflect.Type
-	words  words
+	host    Host
+	cfg     Config
+	reader  *reader
+	mailbox *mailbox
+	kinds   map[string]reflect.Type
+	words   words
 
 	mu       sync.Mutex // held while tools are published
 	variants map[string]bool
@@ -116,7 +120,7 @@ func (t *tool) publish() error {
 		}
 	}
 	names := namesOf(tools)
-	t.host.Server().AddTool(definition(t.cfg.Name, description(names, ""), inputSchema(names, "", t.cfg.MaxWait), resultSchema(tools, t.kinds)), t.guard(t.get("")))
+	t.host.Server().AddTool(t.definition(t.cfg.Name, names, "", resultSchema(tools, t.kinds)), t.guard(t.get("")))
 	return nil
 }
 
@@ -134,15 +138,16 @@ func (t *tool) addVariant(name string, of *mcp.Tool) error {
 	if isHandle(of) {
 		kinds = t.kinds
 	}
-	t.host.Server().AddTool(definition(name, description(nil, of.Name), inputSchema(nil, of.Name, t.cfg.MaxWait), resultSchema([]*mcp.Tool{of}, kinds)), t.guard(t.get(of.Name)))
+	t.host.Server().AddTool(t.definition(name, nil, of.Name, resultSchema([]*mcp.Tool{of}, kinds)), t.guard(t.get(of.Name)))
 	return nil
 }
 
-// definition is a tool that reads.
-func definition(name, description string, input, result *jsonschema.Schema) *mcp.Tool {
-	no := false
+// definition is a tool that reads: for all tools, or for only one.
+func (t *tool) definition(name string, tools []string, only string, result *jsonschema.Schema) *mcp.Tool {
+	no, messages := false, t.mailbox != nil
 	return &mcp.Tool{
-		Name: name, Description: description, InputSchema: input, OutputSchema: outputSchema(result),
+		Name: name, Description: description(tools, only, messages),
+		InputSchema: inputSchema(tools, only, t.cfg.MaxWait, messages), OutputSchema: outputSchema(result, messages),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}
 }
@@ -200,12 +205,12 @@ func (t *tool) get(only string) reports {
 		case only != "" && status.Job == nil && status.Tool != "" && status.Tool != only:
 			return badArgs(fmt.Sprintf("This id is that of a call of %s, not of %s; ask %s.", status.Tool, only, t.cfg.Name)), nil, nil
 		}
-		return t.report(ctx, status)
+		return t.report(ctx, q.ask, status)
 	}
 }
 
 // report says all there is to say of a status.
-func (t *tool) report(ctx context.Context, status toolcall.Status) (*Report, []mcp.Content, error) {
+func (t *tool) report(ctx context.Context, ask toolcall.Ask, status toolcall.Status) (*Report, []mcp.Content, error) {
 	r := reportOf(status)
 	var rest []mcp.Content
 	var err error
@@ -220,6 +225,7 @@ func (t *tool) report(ctx context.Context, status toolcall.Status) (*Report, []m
 	case len(rest) > 0:
 		r.Next += besideText
 	}
+	r.add(t.mailbox.of(ctx, ask, status.State), status)
 	return r, rest, nil
 }
 

@@ -153,8 +153,8 @@ const sqlHex = `case when current_setting('bytea_output') <> 'hex' then set_conf
 
 // sqlReadOne reads for those who know an id, and sqlReadMany for those who know many: what may be told about the call, and
 // no more. A record of another scope is not read: how large it is could be told by the time. Postgres must not see in
-// sqlReadMany how many there are: it would plan each time anew, which takes longer than to read, and find the same plan.
-// Settings are looked at once for all. A double has the microseconds of this century, and takes half the time of a numeric.
+// sqlReadMany how many there are: it would plan each time anew, and find the same plan.
+// Settings are looked at once for all. A double has the microseconds of this century, and costs less than a numeric.
 const (
 	sqlReadMany = `
 select id, synchronous, ` + sqlOfStatus + `, hex

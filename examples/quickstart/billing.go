@@ -30,9 +30,12 @@ type RefundReceipt struct {
 	RefundedCents int64  `json:"refunded_cents" jsonschema:"all that was refunded for this order so far"`
 }
 
-// issueRefund pays an order back. It writes through tx and knows nothing of retries: if it returns nil, what it wrote
-// commits together with the answer.
-func issueRefund(ctx context.Context, tx pgx.Tx, in Refund) (RefundReceipt, error) {
+// refunds is the handler of issue_refund.
+type refunds struct{ tell teller }
+
+// issue pays an order back, and has the merchant told. It writes through tx and knows nothing of retries: if it returns nil, what
+// it wrote commits together with the answer.
+func (r refunds) issue(ctx context.Context, tx pgx.Tx, in Refund) (RefundReceipt, error) {
 	if in.Cents <= 0 {
 		return RefundReceipt{}, txidem.Fail(codeBadAmount, "a refund must be more than zero cents")
 	}
@@ -46,6 +49,9 @@ func issueRefund(ctx context.Context, tx pgx.Tx, in Refund) (RefundReceipt, erro
 		in.OrderID).Scan(&receipt.RefundedCents)
 	if err != nil {
 		return RefundReceipt{}, fmt.Errorf("add up the refunds of order %s: %w", in.OrderID, err)
+	}
+	if err := r.tell(ctx, tx, RefundNotice{receipt.RefundID, in.OrderID, in.Cents}); err != nil {
+		return RefundReceipt{}, fmt.Errorf("tell the merchant of the refund of order %s: %w", in.OrderID, err)
 	}
 	return receipt, nil
 }

@@ -49,6 +49,28 @@ func (db *database) jobs(ctx context.Context, where place) (all, open int, err e
 	return all, open, nil
 }
 
+// unsent counts the messages that are still to be delivered.
+func (db *database) unsent(ctx context.Context, table string) (n int, err error) {
+	if table == "" {
+		return 0, nil
+	}
+	if err := db.QueryRow(ctx, "select count(*) from "+table+" where not dead").Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the messages: %w", err)
+	}
+	return n, nil
+}
+
+// refundsOf takes the refunds out of the rows, by order.
+func refundsOf(errands []*errand, rows map[string]int) map[string]int {
+	refunds := make(map[string]int)
+	for _, e := range errands {
+		if e.intent.tool == toolRefund {
+			refunds[e.intent.subject] = rows[e.intent.subject]
+		}
+	}
+	return refunds
+}
+
 // figures is what came of a tool, or of all.
 type figures struct {
 	intents    int

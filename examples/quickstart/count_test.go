@@ -31,7 +31,7 @@ func TestTally_FindsWhatIsWrong(t *testing.T) {
 		{name: callName{7, 1, 0}, tool: toolStatement, arrivals: []arrival{{answer{kind: accepted}}}, got: answer{kind: accepted}},
 		{name: callName{7, 2, 0}, tool: toolStatus, arrivals: []arrival{{answer{kind: done}}}, got: answer{kind: done, job: "j"}},
 	}
-	r := newReport(options{}, entries, &work{errands: errands, reused: "done", jobs: 5}, rows)
+	r := newReport(options{}, entries, &work{errands: errands, reused: "done", jobs: 5}, rows, notices{webhooks: 4, attempts: 5, accepted: 5, duplicates: 7, lost: 8, forged: 9, confused: 10})
 	want := figures{
 		intents: 10, calls: 6, unheard: 2, replays: 1, inProgress: 1, effects: 7, duplicates: 2,
 		lost: 3, differing: 1, done: 5, failed: 3, unknown: 2,
@@ -40,7 +40,8 @@ func TestTally_FindsWhatIsWrong(t *testing.T) {
 		t.Error(diff)
 	}
 	said := strings.Join(r.problems(), "\n")
-	for _, problem := range []string{"2 effects", "3 intents", "1 answers", "only 6 calls", "no answer was learned", "5 jobs", `answered "done"`} {
+	for _, problem := range []string{"2 effects", "3 intents", "1 answers", "only 6 calls", "no answer was learned", "5 jobs", `answered "done"`,
+		"took 5 webhooks for 4", "told of 7 refunds", "not told of 8", "9 webhooks", "10 webhooks", "no webhook was sent again"} {
 		if !strings.Contains(said, problem) {
 			t.Errorf("nothing is said of %q:\n%s", problem, said)
 		}

@@ -70,7 +70,12 @@ func (s *show) perform(ctx context.Context) (_ *report, err error) {
 	if err := s.db.arrange(ctx, intents); err != nil {
 		return nil, err
 	}
-	shop, err := openShop(ctx, s.options, s.db, mcpidem.ScopeFromToken, slog.New(slog.DiscardHandler))
+	merchant, err := openMerchant(ctx, s.options.seed)
+	if err != nil {
+		return nil, err
+	}
+	defer merchant.close()
+	shop, err := openShop(ctx, s.options, s.db, merchant, mcpidem.ScopeFromToken, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -80,26 +85,26 @@ func (s *show) perform(ctx context.Context) (_ *report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if work.jobs, err = s.awaitJobs(ctx, shop); err != nil {
+	if work.jobs, err = s.awaitRest(ctx, shop); err != nil {
 		return nil, err
 	}
 	rows, err := s.db.effects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newReport(s.options, s.journal.sorted(), work, rows), nil
+	return newReport(s.options, s.journal.sorted(), work, rows, merchant.noticesOf(refundsOf(work.errands, rows))), nil
 }
 
 // traffic makes all calls. When it returns, none runs any more.
 func (s *show) traffic(ctx context.Context, server *mcp.Server, intents []*intent) (*work, error) {
-	back, err := listen(ctx, loopback, newHandler(server, slog.New(slog.DiscardHandler)))
+	back, err := listen(ctx, loopback, "/mcp", newHandler(server, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}
 	defer back.close()
 	lossy := newNetwork(s.options.seed, back.url, s.journal)
 	defer lossy.client.CloseIdleConnections()
-	front, err := listen(ctx, loopback, lossy)
+	front, err := listen(ctx, loopback, "/mcp", lossy)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +121,16 @@ func (s *show) traffic(ctx context.Context, server *mcp.Server, intents []*inten
 	return w, err
 }
 
-// awaitJobs waits for the jobs that nobody has asked for until they ended, and returns how many there were.
-func (s *show) awaitJobs(ctx context.Context, shop *shop) (int, error) {
+// awaitRest waits for the jobs that nobody has asked for until they ended, and for the messages that are on their way. It returns
+// how many jobs there were.
+func (s *show) awaitRest(ctx context.Context, shop *shop) (int, error) {
 	for {
 		all, open, err := s.db.jobs(ctx, shop.jobs)
-		if err != nil || open == 0 {
+		if err != nil {
+			return all, err
+		}
+		unsent, err := s.db.unsent(ctx, shop.unsent)
+		if err != nil || open+unsent == 0 {
 			return all, err
 		}
 		select {

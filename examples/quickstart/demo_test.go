@@ -35,6 +35,18 @@ func readLastLine(t *testing.T, output string) lastLine {
 	return l
 }
 
+// readNotices reads the line in front of it.
+func readNotices(t *testing.T, output string) (n notices) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	_, err := fmt.Sscanf(lines[max(0, len(lines)-2)], "demo: webhooks=%d attempts=%d accepted=%d duplicates=%d lost=%d",
+		&n.webhooks, &n.attempts, &n.accepted, &n.duplicates, &n.lost)
+	if err != nil {
+		t.Fatalf("the last line but one: %v\n%s", err, output)
+	}
+	return n
+}
+
 // TestDemonstrate_Protected also shows that two demos do not meet on one server, and leave nothing in it.
 func TestDemonstrate_Protected(t *testing.T) {
 	t.Parallel()
@@ -73,6 +85,9 @@ func checkProtected(t *testing.T, pg *devpg.Server, seed uint64) {
 	if l.duplicates != 0 || l.lost != 0 || l.intents != intentCount || l.effects != intentCount-failingCount ||
 		l.calls < leastCalls || l.replays < leastReplays || l.inProgress < leastInProgress {
 		t.Errorf("figures: %+v", l)
+	}
+	if n := readNotices(t, stdout.String()); n.webhooks == 0 || n.accepted != n.webhooks || n.attempts <= n.webhooks || n.duplicates != 0 || n.lost != 0 {
+		t.Errorf("webhooks: %+v", n)
 	}
 	if want := fmt.Sprintf("make demo SEED=%d\n", seed); !strings.Contains(stdout.String(), want) {
 		t.Errorf("the output does not say how to repeat it: %q", want)
@@ -127,6 +142,9 @@ func TestRun_Unprotected(t *testing.T) {
 		t.Errorf("the output tells no story of a job, or of no more jobs than statements:\n%s", &stdout)
 	}
 	l := readLastLine(t, stdout.String())
+	if n := readNotices(t, stdout.String()); n.duplicates == 0 {
+		t.Errorf("webhooks: %+v", n)
+	}
 	if l.duplicates == 0 || l.replays != 0 || l.effects <= intentCount-failingCount {
 		t.Errorf("figures: %+v", l)
 	}

@@ -17,21 +17,21 @@ type host struct {
 	ended  chan struct{}
 }
 
-// listen starts to serve. The handler is reached at /mcp.
-func listen(ctx context.Context, address string, handler http.Handler) (*host, error) {
+// listen starts to serve the handler at a path.
+func listen(ctx context.Context, address, path string, handler http.Handler) (*host, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", handler)
+	mux.Handle(path, handler)
 	h := &host{
 		server: &http.Server{
 			Handler:           mux,
 			ReadHeaderTimeout: 10 * time.Second,
 			ErrorLog:          log.New(io.Discard, "", 0),
 		},
-		url:   "http://" + listener.Addr().String() + "/mcp",
+		url:   "http://" + listener.Addr().String() + path,
 		ended: make(chan struct{}),
 	}
 	go func() {

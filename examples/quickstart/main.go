@@ -5,8 +5,8 @@
 //	go run ./examples/quickstart -unprotected    the same traffic on the same tools without txonce
 //	go run ./examples/quickstart -serve http     the billing server alone, for a client of your own (or: -serve stdio)
 //
-// The part to copy is in billing.go (the tools), statement.go (one that is slow) and server.go (the wiring). Everything else
-// is there to make trouble and to count.
+// The part to copy is in billing.go (the tools), statement.go (one that is slow), notice.go (a message that leaves the database)
+// and server.go (the wiring). Everything else is there to make trouble and to count.
 package main
 
 import (

@@ -15,6 +15,7 @@ type report struct {
 	entries     []*entry
 	perTool     map[string]*figures
 	total       figures
+	notices     notices
 }
 
 // Least figures of a run that shows something.
@@ -24,10 +25,10 @@ const (
 	leastInProgress = 1
 )
 
-func newReport(o options, entries []*entry, w *work, rows map[string]int) *report {
+func newReport(o options, entries []*entry, w *work, rows map[string]int, n notices) *report {
 	r := &report{
 		seed: o.seed, unprotected: o.unprotected,
-		work: w, entries: entries, perTool: tally(entries, w.errands, rows),
+		work: w, entries: entries, perTool: tally(entries, w.errands, rows), notices: n,
 	}
 	for _, f := range r.perTool {
 		r.total.add(*f)
@@ -47,6 +48,12 @@ func (r *report) problems() []string {
 	complain(t.duplicates > 0, "%d effects in the database are duplicates of another", t.duplicates)
 	complain(t.lost > 0, "%d intents ended otherwise than the agent was told", t.lost)
 	complain(t.differing > 0, "%d answers contradict an earlier answer to the same intent", t.differing)
+	n := r.notices
+	complain(n.accepted != n.webhooks, "the merchant took %d webhooks for %d refunds", n.accepted, n.webhooks)
+	complain(n.duplicates > 0, "the merchant was told of %d refunds that it knew", n.duplicates)
+	complain(n.lost > 0, "the merchant was not told of %d refunds", n.lost)
+	complain(n.forged > 0, "%d webhooks had no good signature", n.forged)
+	complain(n.confused > 0, "%d webhooks came again under another idempotency key", n.confused)
 	if r.unprotected {
 		complain(t.duplicates == 0, "no duplicates without protection: this run shows nothing, try another seed")
 		return found
@@ -55,6 +62,7 @@ func (r *report) problems() []string {
 	complain(t.replays < leastReplays, "no answer was replayed")
 	complain(t.inProgress < leastInProgress, "no call was answered in progress")
 	complain(t.learned == 0, "no answer was learned by asking for it")
+	complain(n.attempts <= n.accepted, "no webhook was sent again: this run shows nothing of them, try another seed")
 	complain(r.work.jobs != r.statements(), "%d jobs were submitted for %d statements", r.work.jobs, r.statements())
 	complain(r.work.reused != "key_reused", "a key that came back with other arguments was answered %q, not refused as key_reused", r.work.reused)
 	return found
@@ -86,7 +94,8 @@ func (r *report) write(w io.Writer) {
 	for _, problem := range problems {
 		_, _ = fmt.Fprintf(w, "! %s\n", problem)
 	}
-	t := r.total
+	t, n := r.total, r.notices
+	_, _ = fmt.Fprintf(w, "\ndemo: webhooks=%d attempts=%d accepted=%d duplicates=%d lost=%d", n.webhooks, n.attempts, n.accepted, n.duplicates, n.lost)
 	_, _ = fmt.Fprintf(w, "\ndemo: calls=%d intents=%d effects=%d replays=%d in_progress=%d duplicates=%d lost=%d\n",
 		t.calls, t.intents, t.effects, t.replays, t.inProgress, t.duplicates, t.lost)
 }
@@ -123,6 +132,8 @@ func (r *report) writeTold(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "  %d times it did not call again for an answer: it asked get_status, which changes nothing, and got the answer of the first call.\n", t.learned)
 	}
 	_, _ = fmt.Fprintf(w, "  %d jobs were submitted, for %d statements.\n", r.work.jobs, r.statements())
+	_, _ = fmt.Fprintf(w, "  The merchant was to be told of %d refunds, by webhook. %d attempts reached its endpoint, which often fails, and it took %d.\n",
+		r.notices.webhooks, r.notices.attempts, r.notices.accepted)
 	if r.work.unsettled > 0 {
 		_, _ = fmt.Fprintf(w, "  After its usual tries the agent still did not know the outcome of %d; it went on until it did.\n", r.work.unsettled)
 	}

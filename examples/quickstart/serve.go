@@ -26,7 +26,12 @@ func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) (
 	if o.serve == "stdio" {
 		scope = mcpidem.ScopeIs("local") // whoever started the process is the only caller
 	}
-	shop, err := openShop(ctx, o, db, scope, log)
+	merchant, err := openMerchant(ctx, o.seed)
+	if err != nil {
+		return err
+	}
+	defer merchant.close()
+	shop, err := openShop(ctx, o, db, merchant, scope, log)
 	if err != nil {
 		return err
 	}
@@ -36,7 +41,7 @@ func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) (
 		_, _ = fmt.Fprintln(stderr, "Billing server on stdio; it ends when the client closes stdin.")
 		return shop.server.Run(ctx, &mcp.StdioTransport{})
 	}
-	h, err := listen(ctx, o.address, newHandler(shop.server, log))
+	h, err := listen(ctx, o.address, "/mcp", newHandler(shop.server, log))
 	if err != nil {
 		return err
 	}
@@ -50,17 +55,18 @@ func serve(ctx context.Context, o options, pg *devpg.Server, stderr io.Writer) (
 	}
 }
 
-// shop is the billing server, and the workers behind its slow tool.
+// shop is the billing server, the workers behind its slow tool, and the relay of its messages.
 type shop struct {
 	server *mcp.Server
 	stop   func(context.Context) error // hands jobs back that still run when the context ends
 	jobs   place                       // its jobs, and by which column they have ended
+	unsent string                      // the table of the messages that are still to be delivered, if there is one
 }
 
-// openShop makes the server, with or without protection, and starts to work its jobs.
-func openShop(ctx context.Context, o options, db *database, scope mcpidem.ScopeFunc, log *slog.Logger) (*shop, error) {
+// openShop makes the server, with or without protection, and starts to work its jobs and to deliver its messages.
+func openShop(ctx context.Context, o options, db *database, m *merchant, scope mcpidem.ScopeFunc, log *slog.Logger) (*shop, error) {
 	if o.unprotected {
-		return newUnprotectedShop(ctx, db, log)
+		return newUnprotectedShop(ctx, db, m, log)
 	}
 	store, err := db.store()
 	if err != nil {
@@ -70,11 +76,22 @@ func openShop(ctx context.Context, o options, db *database, scope mcpidem.ScopeF
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer(store, slow, scope, log)
+	box, err := newOutbox(db, m, log)
 	if err != nil {
 		return nil, err
 	}
-	return &shop{server: server, stop: slow.runner.Stop, jobs: place{db.schemas.txonce + ".job", "finished_at"}}, slow.runner.Start(ctx)
+	server, err := newServer(store, slow, box, scope, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := slow.runner.Start(ctx); err != nil {
+		return nil, err
+	}
+	stopRelay := relay(ctx, box)
+	return &shop{
+		server: server, jobs: place{db.schemas.txonce + ".job", "finished_at"}, unsent: db.schemas.txonce + ".message_pending",
+		stop: func(ctx context.Context) error { return errors.Join(stopRelay(), slow.runner.Stop(ctx)) },
+	}, nil
 }
 
 // close waits a little for the jobs that run. One that is handed back is worked when there is a worker again.

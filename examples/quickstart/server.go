@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
@@ -43,19 +44,20 @@ func statementTool() *mcp.Tool {
 	}
 }
 
-// newServer makes the billing server: its tools are protected, and there is one more, which tells what became of a call or a job.
-func newServer(store *txidem.Store, slow *statements, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
+// newServer makes the billing server: its tools are protected, and there is one more, which tells what became of a call, a job or
+// the messages that a call has sent.
+func newServer(store *txidem.Store, slow *statements, box *outbox.Outbox, scope mcpidem.ScopeFunc, log *slog.Logger) (*mcp.Server, error) {
 	server := mcp.NewServer(serverName(), &mcp.ServerOptions{Logger: log})
 	idem, err := mcpidem.New(server, store, &mcpidem.Config{Scope: scope, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	mcpidem.AddTool(idem, refundTool(), issueRefund)
+	mcpidem.AddTool(idem, refundTool(), refunds{publish(box)}.issue)
 	mcpidem.AddTool(idem, ticketTool(), createTicket)
 	// Posting may take a while. A duplicate that arrives meanwhile is told so at once instead of waiting for it.
 	mcpidem.AddToolWith(idem, ledgerTool(), &mcpidem.ToolConfig{Policy: &txidem.Policy{Wait: txidem.NoWait}}, appendLedgerEntry)
 	mcpidem.AddTool(idem, statementTool(), slow.order)
-	return server, statustool.Add(idem, &statustool.Config{Name: toolStatus, Logger: log}, store, slow.runner)
+	return server, statustool.Add(idem, &statustool.Config{Name: toolStatus, Outbox: box, Logger: log}, store, slow.runner)
 }
 
 func serverName() *mcp.Implementation {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -12,12 +15,14 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/txonce/txonce/jobs"
+	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/toolcall"
 )
 
 // newUnprotectedShop is the same server without txonce: the handlers are the same, each call has a transaction of its
-// own, and nobody remembers it. The slow tool puts a job into River, as one does; each call puts one more.
-func newUnprotectedShop(ctx context.Context, db *database, log *slog.Logger) (*shop, error) {
+// own, and nobody remembers it. The slow tool puts a job into River, as one does; each call puts one more. The merchant is told by
+// the handler itself; each call tells once more.
+func newUnprotectedShop(ctx context.Context, db *database, m *merchant, log *slog.Logger) (*shop, error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, plainWorker{pool: db.Pool})
 	queue, err := river.NewClient(riverpgxv5.New(db.Pool), &river.Config{
@@ -28,7 +33,7 @@ func newUnprotectedShop(ctx context.Context, db *database, log *slog.Logger) (*s
 		return nil, err
 	}
 	server := mcp.NewServer(serverName(), &mcp.ServerOptions{Logger: log})
-	mcp.AddTool(server, refundTool(), inTx(db.Pool, issueRefund))
+	mcp.AddTool(server, refundTool(), inTx(db.Pool, refunds{post(m)}.issue))
 	mcp.AddTool(server, ticketTool(), inTx(db.Pool, createTicket))
 	mcp.AddTool(server, ledgerTool(), inTx(db.Pool, appendLedgerEntry))
 	mcp.AddTool(server, statementTool(), inTx(db.Pool, plainOrder(queue)))
@@ -50,6 +55,25 @@ func inTx[In, Out any](pool *pgxpool.Pool, h func(context.Context, pgx.Tx, In) (
 			return err
 		})
 		return nil, out, err
+	}
+}
+
+// post is the way without an outbox: an error means that the refund is rolled back, whether or not the merchant was told.
+func post(m *merchant) teller {
+	return func(ctx context.Context, _ pgx.Tx, notice RefundNotice) error {
+		body, err := json.Marshal(notice)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, attemptTime)
+		defer cancel()
+		var id toolcall.ID
+		_, _ = rand.Read(id[:]) // it never fails
+		out, err := m.hooks.Deliver(ctx, outbox.Delivery{ID: id, Key: rand.Text(), Body: body})
+		if err == nil && out.Class != outbox.Delivered {
+			err = errors.New(out.Reason)
+		}
+		return err
 	}
 }
 

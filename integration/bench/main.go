@@ -6,7 +6,7 @@
 //	go run ./integration/bench growth     # long: what calls cost on large tables (-quick, -sizes and -time make it shorter)
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
 //	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
-//	go run ./integration/bench outbox     # about six minutes: messages a second, and what publishing one costs (-bloat 10m: on a table that no vacuum cleans)
+//	go run ./integration/bench outbox     # twelve minutes on a busy machine: messages a second, what publishing costs (-bloat 10m: on a table that no vacuum cleans)
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.

@@ -112,8 +112,18 @@ func TestParseOutbox(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for _, bad := range [][]string{
-		{"-rounds", "0"}, {"-time", "1ms"}, {"-trips", "1ms"}, {"-backlog", "0"}, {"-concurrency", "0"}, {"-concurrency", "1001"},
-		{"-bloat", "1ms"}, {"-bloat", "-1s"}, {"-parts", "rates,more"}, {"-parts", ""}, {"more"}, {"-what"},
+		{"-rounds", "0"},
+		{"-time", "1ms"},
+		{"-trips", "1ms"},
+		{"-backlog", "0"},
+		{"-concurrency", "0"},
+		{"-concurrency", "1001"},
+		{"-bloat", "1ms"},
+		{"-bloat", "-1s"},
+		{"-parts", "rates,more"},
+		{"-parts", ""},
+		{"more"},
+		{"-what"},
 	} {
 		if _, err := parseOutbox(bad, io.Discard); err == nil {
 			t.Errorf("%q is accepted", bad)

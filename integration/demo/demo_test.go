@@ -58,7 +58,7 @@ func withoutURL(extra ...string) []string {
 func TestDemo_Q05_ProtectedSucceedsAndUnprotectedFails(t *testing.T) {
 	t.Parallel()
 	program := build(t)
-	line := regexp.MustCompile(`\ndemo: calls=\d+ intents=\d+ effects=\d+ replays=\d+ in_progress=\d+ duplicates=(\d+) lost=(\d+)\n$`)
+	line := regexp.MustCompile(`\ndemo: webhooks=\d+ attempts=\d+ accepted=\d+ duplicates=(\d+) lost=\d+\ndemo: calls=\d+ intents=\d+ effects=\d+ replays=\d+ in_progress=\d+ duplicates=(\d+) lost=(\d+)\n$`)
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -69,8 +69,8 @@ func TestDemo_Q05_ProtectedSucceedsAndUnprotectedFails(t *testing.T) {
 	} {
 		got := run(t, exec.CommandContext(t.Context(), program, c.args...))
 		found := line.FindStringSubmatch(got.stdout)
-		if got.status != c.status || found == nil || (found[1] == "0") != c.none {
-			t.Errorf("%q: exit status %d, want %d, and the last line to say so:\n%s\n%s", c.args, got.status, c.status, got.stdout, got.stderr)
+		if got.status != c.status || found == nil || (found[1] == "0") != c.none || (found[2] == "0") != c.none {
+			t.Errorf("%q: exit status %d, want %d, and the last two lines to say so:\n%s\n%s", c.args, got.status, c.status, got.stdout, got.stderr)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func checkRefuses(t *testing.T, h *Harness) {
 func ask(checker outbox.Checker, m outbox.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("Check panicked: %v", v)
+			err = fmt.Errorf("the check panicked: %v", v)
 		}
 	}()
 	return checker.Check(m)

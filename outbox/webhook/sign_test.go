@@ -107,7 +107,8 @@ func TestDeliver_O01_TheRequestAsItIs(t *testing.T) {
 		"bare":        {webhook.Config{BareKey: true, UserAgent: "shop/1.0 (ops@shop.example)"}, nil, http.Header{"Idempotency-Key": {`a"b\c`}, "User-Agent": {"shop/1.0 (ops@shop.example)"}}},
 		"other name":  {webhook.Config{KeyHeader: "x-request-key"}, nil, http.Header{"Idempotency-Key": nil, "X-Request-Key": {`"a\"b\\c"`}}},
 		"headers": {
-			webhook.Config{}, map[string]string{"content-type": "text/plain; charset=utf-8", "traceparent": "00-1-2-03", "authorization": "Bearer x"},
+			webhook.Config{},
+			map[string]string{"content-type": "text/plain; charset=utf-8", "traceparent": "00-1-2-03", "authorization": "Bearer x"},
 			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Traceparent": {"00-1-2-03"}, "Authorization": {"Bearer x"}},
 		},
 	} {
