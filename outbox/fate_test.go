@@ -96,7 +96,7 @@ func TestMessages_S07_NoMoreThanFiftyOfACall(t *testing.T) {
 	store := newStore(t, pool, nil)
 	var asks []toolcall.Ask
 	for _, n := range []int{1, 60, 0, 2} {
-		res, err := txidem.Run(t.Context(), store, request(fmt.Sprint(n)), sends(box, some(n)...))
+		res, err := txidem.Run(t.Context(), store, request(fmt.Sprint(n)), sends(box, some("mail", n)...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,9 +116,9 @@ func TestMessages_S07_NoMoreThanFiftyOfACall(t *testing.T) {
 	}
 }
 
-func some(n int) (all []outbox.Message) {
+func some(destination string, n int) (all []outbox.Message) {
 	for range n {
-		all = append(all, outbox.Message{Destination: "mail"})
+		all = append(all, outbox.Message{Destination: destination})
 	}
 	return all
 }

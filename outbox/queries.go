@@ -140,6 +140,9 @@ returning floor(d.allowance)::integer`
 // sqlCharge pays for attempts that were begun.
 const sqlCharge = `update {schema}.destination set allowance = allowance - $2::integer where name = $1::text`
 
+// sqlPatience is how long the results of many wait for a row that somebody holds.
+const sqlPatience = `set local lock_timeout = '2s'`
+
 // sqlEnd ends messages, each if it is still that attempt's: a late result of another one changes nothing (O03).
 const sqlEnd = `
 with said as (

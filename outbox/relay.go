@@ -45,6 +45,7 @@ type relay struct {
 	freed    chan struct{} // a slot is free again
 	told     chan struct{} // there is an outcome to tell of
 	attempts sync.WaitGroup
+	alone    sync.WaitGroup // results that are noted one by one
 }
 
 func newRelay(o *Outbox) *relay {

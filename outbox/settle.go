@@ -40,13 +40,23 @@ func (r *relay) settleAlways(ctx context.Context) {
 		for i := range some {
 			some[i].clean()
 		}
-		r.settle(ctx, some)
+		r.settle(ctx, some, false)
+	}
+	r.alone.Wait()
+}
+
+// divide finds the results that cannot be noted, and has no other wait for them.
+func (r *relay) divide(ctx context.Context, some []result, repeated bool) {
+	for _, one := range some {
+		if len(some) == 1 || r.note(ctx, []result{one}, repeated) != nil {
+			r.alone.Go(func() { r.settle(ctx, []result{one}, true) })
+		}
 	}
 }
 
 // settle notes results. Where the database is away it tries again for as long as one of them has its lease: what is not noted is
-// delivered again.
-func (r *relay) settle(ctx context.Context, some []result) {
+// delivered again. alone: it is one that could not be noted together with others.
+func (r *relay) settle(ctx context.Context, some []result, alone bool) {
 	var until time.Time
 	for _, one := range some {
 		if ends := one.at.Add(one.d.lease()); ends.After(until) {
@@ -59,10 +69,8 @@ func (r *relay) settle(ctx context.Context, some []result) {
 		switch {
 		case err == nil:
 			return
-		case errors.As(err, new(*pgconn.PgError)) && len(some) > 1: // find the one that cannot be noted
-			for _, one := range some {
-				r.settle(ctx, []result{one})
-			}
+		case errors.As(err, new(*pgconn.PgError)) && !alone:
+			r.divide(ctx, some, repeated)
 			return
 		case time.Now().After(until):
 			r.log.ErrorContext(ctx, "outbox: the results of attempts could not be noted; the messages are delivered again", "results", len(some), "error", err)
@@ -94,6 +102,7 @@ func (r *relay) note(ctx context.Context, some []result, repeated bool) error {
 			})
 		}
 	}
+	b.Queue(sqlPatience)
 	for _, one := range some {
 		r.queueClosing(b, one)
 	}

@@ -238,3 +238,40 @@ func TestSettle_R11_UnderSerializable(t *testing.T) {
 		}
 	}
 }
+
+// TestSettle_O03_RowThatSomebodyHolds: an operator who locks a message keeps no other result from being noted.
+func TestSettle_O03_RowThatSomebodyHolds(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Pool(t, func(cfg *pgxpool.Config) { cfg.MaxConns = 10 })
+	g := newGate(t)
+	box := newBox(t, pool, nil, outbox.Destination{Name: "hook", Publisher: g, Timeout: 10 * time.Minute})
+	ids := publish(t, pool, box, some("hook", 10)...)
+	relay(t, box)
+	var visits []*visit
+	for range ids {
+		visits = append(visits, g.next(t))
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from txonce.message_pending where id = $1::text::uuid for update`, ids[4].String()); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range visits {
+		v.answers(delivered)
+	}
+	for i, id := range ids {
+		if i != 4 {
+			ended(t, box, id, toolcall.MessageDelivered, 1)
+		}
+	}
+	if f := fate(t, box, ids[4]); f.State != toolcall.MessageDelivering {
+		t.Errorf("the one that is held is %+v", f)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, box, ids[4], toolcall.MessageDelivered, 1)
+}

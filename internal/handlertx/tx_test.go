@@ -55,6 +55,22 @@ func TestCallOf_O01_IsTheHandlersTxOnly(t *testing.T) {
 	}
 }
 
+// TestStandIn_R22_IsTheHandlersTx: where there is no database, a test's tx stands for that of the call, and is not the handler's to end.
+func TestStandIn_R22_IsTheHandlersTx(t *testing.T) {
+	t.Parallel()
+	call := &toolcall.Call{}
+	tx := &StandIn{Call: call}
+	if got, ok := CallOf(tx); !ok || got != call {
+		t.Errorf("it is of %v, %v", got, ok)
+	}
+	if _, ok := CallOf(&StandIn{}); ok {
+		t.Error("one without a call is taken for that of a call")
+	}
+	if c, r := tx.Commit(t.Context()), tx.Rollback(t.Context()); !errors.Is(c, ErrManaged) || !errors.Is(r, ErrManaged) {
+		t.Errorf("Commit gives %v, Rollback %v", c, r)
+	}
+}
+
 func TestTx_R10_IsNotTheHandlersToEnd(t *testing.T) {
 	t.Parallel()
 	tx, w, conn := begin(t)
