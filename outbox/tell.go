@@ -95,9 +95,6 @@ func (r *relay) call(ctx context.Context, conn *pgxpool.Conn, tx pgx.Tx, fate Fa
 		defer watch.End()
 		return r.destinations[fate.Destination].OnOutcome(ctx, guarded, fate)
 	})
-	if watch.Ended() || !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() == 'I' {
-		return errors.Join(errEscaped, err)
-	}
 	if err != nil {
 		return err
 	}
