@@ -131,7 +131,7 @@ func (p *poller) rest(ctx context.Context, quiet, every time.Duration) bool {
 
 // look asks for all who wait and tells them what is new. It reports whether nothing could be found out.
 func (p *poller) look(ctx context.Context) (failed bool) {
-	asks := p.asks()
+	asks, asking := p.asks()
 	limited, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	byAsk := make(map[toolcall.Ask]finding, len(asks))
@@ -145,27 +145,27 @@ func (p *poller) look(ctx context.Context) (failed bool) {
 	if ctx.Err() != nil { // whoever waits now has a loop of their own
 		return failed
 	}
-	for w := range p.waiting {
-		if f, asked := byAsk[w.ask]; asked && !same(f, w.last) {
-			w.tell(f)
+	for _, w := range asking { // whoever came meanwhile knows more than this look does
+		if _, waits := p.waiting[w]; waits && !same(byAsk[w.ask], w.last) {
+			w.tell(byAsk[w.ask])
 		}
 	}
 	return failed
 }
 
-// asks are the questions of all who wait, each one once.
-func (p *poller) asks() []toolcall.Ask {
+// asks are the questions of all who wait, each one once, and who they are.
+func (p *poller) asks() (asks []toolcall.Ask, asking []*waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := make(map[toolcall.Ask]struct{}, len(p.waiting))
-	asks := make([]toolcall.Ask, 0, len(p.waiting))
 	for w := range p.waiting {
+		asking = append(asking, w)
 		if _, twice := seen[w.ask]; !twice {
 			seen[w.ask] = struct{}{}
 			asks = append(asks, w.ask)
 		}
 	}
-	return asks
+	return asks, asking
 }
 
 // tell is called by one goroutine at a time.
