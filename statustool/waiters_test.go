@@ -132,17 +132,22 @@ func TestFollow_S03_ThousandWaitersOfRealCallsAndJobs(t *testing.T) {
 // submit submits a job in a transaction of its own.
 func (f *firm) submit(t *testing.T, in order) (id toolcall.ID) {
 	t.Helper()
-	err := pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
-		h, err := f.report.SubmitTx(t.Context(), tx, f.runner, in, &jobs.SubmitOpts{Scope: scope})
-		if err == nil {
-			id, err = toolcall.ParseID(h.JobID)
-		}
+	err := pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) (err error) {
+		id, err = submitTx(t.Context(), tx, f, in.Order)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return id
+}
+
+func submitTx(ctx context.Context, tx pgx.Tx, f *firm, label string) (toolcall.ID, error) {
+	h, err := f.report.SubmitTx(ctx, tx, f.runner, order{label}, &jobs.SubmitOpts{Scope: scope})
+	if err != nil {
+		return toolcall.ID{}, err
+	}
+	return toolcall.ParseID(h.JobID)
 }
 
 // TestGet_S05_ForeignCostsWhatUnknownDoes: the very same statements, and as many, for calls and for jobs, by id and by tool and key, in
