@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -155,8 +156,9 @@ func (f *firm) effects(t *testing.T, label string) int {
 // process is what a server of its own process is told.
 type process struct {
 	URL   string
-	Works bool // it works jobs
-	Mute  bool // what commits is not answered
+	Works bool   // it works jobs
+	Mute  bool   // what commits is not answered
+	Fault uint64 // if not 0, it loses calls, loses answers and dies, as these dice fall
 }
 
 const processEnv = "TXONCE_STATUSTOOL_SERVER"
@@ -206,6 +208,9 @@ func serve(raw string) int {
 		if p.Mute {
 			f.server.AddReceivingMiddleware(mute)
 		}
+		if p.Fault != 0 {
+			f.server.AddReceivingMiddleware(faulty(rand.New(rand.NewPCG(p.Fault, 0))))
+		}
 		if p.Works {
 			if err := f.runner.Start(ctx); err != nil {
 				return err
@@ -229,5 +234,32 @@ func mute(next mcp.MethodHandler) mcp.MethodHandler {
 			select {} // until it is killed
 		}
 		return result, err
+	}
+}
+
+var errLost = errors.New("nobody hears this")
+
+// faulty is a network and a process as bad as they may be: in front of what a tool does and behind it. Its calls come one by one.
+func faulty(dice *rand.Rand) mcp.Middleware {
+	harm := func() error {
+		switch n := dice.IntN(100); {
+		case n < 4:
+			os.Exit(1)
+		case n < 20:
+			return errLost
+		}
+		return nil
+	}
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method != "tools/call" {
+				return next(ctx, method, req)
+			}
+			if err := harm(); err != nil {
+				return nil, err
+			}
+			result, err := next(ctx, method, req)
+			return result, errors.Join(err, harm())
+		}
 	}
 }
