@@ -56,6 +56,9 @@
 // # Limits
 //
 //   - How long a call is told of is the retention of its policy, and of a job that of its definition. After that it is none.
+//   - Where protection is switched off (txidem.Policy.Disabled) calls leave nothing to be asked for. A tool for which it is off is
+//     not among the tools here, and where it is off for the store, a call without a record is unavailable.
+//   - What no source knows of is none. Where tools submit jobs, their runner must be among the sources.
 //   - Of a call that runs and has no record yet, the tool is not known by its id alone.
 //   - The sources are asked under a context that is nobody's. A hook that decides who may see a record
 //     (txidem.Config.Authorize) must decide by the record and its scope, not by values in the context.

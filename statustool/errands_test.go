@@ -65,13 +65,12 @@ var (
 // errand does one, and returns the last that was said of it.
 func (a *agent) errand(tool string, with args) said {
 	a.t.Helper()
-	ask := args{"tool": tool, "idempotency_key": with["idempotency_key"]}
-	next, args := tool, any(with)
+	next, given := tool, any(with)
 	for range 1000 {
-		r := a.call(next, args)
+		r := a.call(next, given)
 		if r == nil {
 			if next == tool {
-				next, args = "get_status", ask
+				next, given = "get_status", args{"tool": tool, "idempotency_key": with["idempotency_key"]}
 			}
 			continue // a question is asked again
 		}
@@ -80,18 +79,18 @@ func (a *agent) errand(tool string, with args) said {
 			a.t.Fatal(err)
 		}
 		words := s.Next + s.Message
-		if s.RetryAfter > 0 && s.State != toolcall.StateRunning && s.State != toolcall.StateQueued { // those wait in the question
-			<-time.After(time.Duration(s.RetryAfter) * 10 * time.Millisecond) // a hundred times as fast as it says
-		}
 		switch order := callThis.FindStringSubmatch(words); {
 		case order != nil:
-			next, args = order[1], json.RawMessage(order[2])
+			next, given = order[1], json.RawMessage(order[2])
 		case next == tool && s.JobID != "":
-			next, args = "get_status", json.RawMessage(`{"id":"`+s.JobID+`","wait_seconds":25}`)
+			next, given = "get_status", json.RawMessage(`{"id":"`+s.JobID+`","wait_seconds":25}`)
 		case s.Repeat, callAgain.MatchString(words):
-			next, args = tool, with
+			next, given = tool, with
 		default:
 			return s
+		}
+		if s.RetryAfter > 0 && !strings.Contains(words, "wait_seconds") { // which waits in the question
+			<-time.After(time.Duration(s.RetryAfter) * 10 * time.Millisecond) // a hundred times as fast as it says
 		}
 	}
 	a.t.Errorf("%v: the answers lead in a circle", with)

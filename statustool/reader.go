@@ -27,14 +27,14 @@ func (r *reader) follow(ctx context.Context, ask toolcall.Ask, wait time.Duratio
 	if wait > 0 {
 		before = r.sources.changed()
 	}
+	over := time.NewTimer(wait) // what the first look takes is part of it
+	defer over.Stop()
 	known := r.ask(ctx, ask)
 	if wait <= 0 || settled(known) || ctx.Err() != nil {
 		return r.known(ctx, ask, known)
 	}
 	w := r.poller.join(ask, known, before)
 	defer r.poller.leave(w)
-	over := time.NewTimer(wait)
-	defer over.Stop()
 	for {
 		if told != nil && known.err == nil {
 			told(known.status)

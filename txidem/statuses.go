@@ -3,6 +3,7 @@ package txidem
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -14,8 +15,20 @@ import (
 // it is what [Store.Status] says to those who know nothing but an id. A call that the asker's scope does not have, and one that
 // Config.Authorize does not let them see, looks like one that was never made. Records that have ended cost one round trip for
 // all of them; where some are missing, or were cut off, another one looks who is running, before it looks for the records again. A standby,
-// which cannot know who is running, gives ErrOutcomeUnknown then.
+// which cannot know who is running, gives ErrOutcomeUnknown then, and so does a store whose policy is Disabled: a call may have
+// been made that has left no record.
 func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	statuses, err := s.statuses(ctx, asks)
+	if err == nil && s.policy.Disabled && slices.ContainsFunc(statuses, func(made toolcall.Status) bool { return isCall(made.ID) && made.State == toolcall.StateNone }) {
+		return nil, &OutcomeUnknownError{Err: errUnprotected}
+	}
+	return statuses, err
+}
+
+// errUnprotected says that what has no record may have been done all the same.
+var errUnprotected = errors.New("txidem: calls leave no record, by Policy.Disabled")
+
+func (s *Store) statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
 	if s.memory != nil {
 		return s.memory.statuses(ctx, asks)
 	}
