@@ -149,3 +149,31 @@ func TestFollow_S03_ConnectionsThatBreakOffEndNoWait(t *testing.T) {
 		})
 	}
 }
+
+// hanging does not answer the first n questions behind the first one, until their context ends.
+type hanging struct {
+	*fake
+	n int
+}
+
+func (h *hanging) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	if n := len(h.asked()); n > 0 && n <= h.n {
+		h.change(func() { h.calls = append(h.calls, len(asks)) })
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.fake.Statuses(ctx, asks)
+}
+
+// TestFollow_S03_DatabaseThatHangsOnceEndsNoWait: the rest behind a look that was given up is not counted from how long that took.
+func TestFollow_S03_DatabaseThatHangsOnceEndsNoWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{fake: newFake(), n: 1}
+		h.set(scope, running(0))
+		w := startWaiting(t.Context(), readerOf(defaultPoll, h), 1, defaultWait)
+		time.Sleep(5 * time.Second)
+		h.set(scope, succeeded(0))
+		w.are(t, toolcall.StateSucceeded)
+	})
+}

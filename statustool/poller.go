@@ -97,16 +97,18 @@ func (p *poller) listen(ctx context.Context) {
 // run looks, and rests for a while that grows with what a look costs. The time that a look takes is part of every: whoever ends
 // just behind the beginning of one look is seen by the next.
 func (p *poller) run(ctx context.Context) {
-	every, took := p.every, time.Duration(0)
+	every, longer, took := p.every, p.every, time.Duration(0)
 	for quiet := least; p.rest(ctx, quiet, max(every-took, quiet)); {
 		begun := time.Now()
-		if failed := p.look(ctx); failed {
-			every = min(2*every, max(longestPoll, p.every))
-		} else {
-			every = p.every
-		}
+		failed := p.look(ctx)
 		took = time.Since(begun)
-		quiet = max(least, share*took)
+		every, quiet = p.every, max(least, share*took)
+		if failed { // how long it took says how long the database hung
+			longer = min(2*longer, max(longestPoll, p.every))
+			every, quiet = longer, min(quiet, longestPoll)
+		} else {
+			longer = p.every
+		}
 	}
 }
 
