@@ -19,8 +19,11 @@ type snapshot struct {
 }
 
 func (s *snapshot) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	s.mu.Lock()
+	takes := s.takes
+	s.mu.Unlock()
 	statuses, err := s.fake.Statuses(ctx, asks)
-	time.Sleep(s.takes)
+	time.Sleep(takes)
 	return statuses, err
 }
 
@@ -33,10 +36,10 @@ func TestFollow_S02_LookFromBeforeTheQuestionIsNotTold(t *testing.T) {
 		s.set(scope, running(0))
 		r := readerOf(time.Second, s)
 		first := startWaiting(t.Context(), r, 1, defaultWait)
-		s.takes = 100 * time.Millisecond
+		s.change(func() { s.takes = 100 * time.Millisecond })
 		s.change(func() { s.gate = func(int) { s.change(func() { clear(s.is); s.gate = nil }) } }) // rolled back
-		time.Sleep(time.Second)                                                                    // the look has begun
-		s.takes = 0
+		time.Sleep(time.Second + 50*time.Millisecond)                                              // in the middle of the look
+		s.change(func() { s.takes = 0 })
 		s.set(scope, running(0)) // the next attempt
 		second := startWaiting(t.Context(), r, 1, 10*time.Second)
 		s.set(scope, succeeded(0))
