@@ -113,7 +113,7 @@ func (l *look) all(asks []toolcall.Ask) []finding {
 	for i := range found {
 		switch {
 		case found[i].err == nil:
-		case l.hits == 0 || l.lost(): // it is not about this record
+		case l.hits == 0: // it is not about this record
 			return found
 		default:
 			again := l.some(asks[i : i+1])
