@@ -38,13 +38,13 @@
 //
 // It changes nothing and delays nobody. What it says was so when it looked: a state that is succeeded, failed or cancelled does
 // not change any more, and none is never said of a call that had committed when it was asked about, nor where a source could not
-// look, as on a standby. An id of another
-// caller and one that never was get the same answer, byte for byte; the caller is found out on each question anew.
+// look, as on a standby. An id of another caller and one that never was get the same answer, byte for byte; the caller is found
+// out on each question anew.
 //
 // All who wait share one question to each source, for calls and for jobs, each [Config].Poll, and none while nobody waits; what changes in
 // this process is looked for at once. Questions that do not wait travel together with those that arrive while others are under
-// way. That takes three connections at most for each [Add] and each [Handler], for any number of askers. One record that cannot be read fails nobody else's
-// question, and a database that is away for a while does not end the wait.
+// way. That takes three connections at most for each [Add] and each [Handler], for any number of askers. One record that cannot be
+// read fails nobody else's question, and a database that is away for a while does not end the wait.
 //
 // # Tasks
 //
