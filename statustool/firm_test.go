@@ -72,7 +72,7 @@ func openFirm(pool *pgxpool.Pool, cfg Config) (*firm, error) {
 }
 
 func firmJobs() *jobs.Config {
-	return &jobs.Config{Lease: 2 * time.Second, Sweep: 200 * time.Millisecond, Configure: func(c *river.Config) {
+	return &jobs.Config{Lease: 4 * time.Second, Sweep: 200 * time.Millisecond, Configure: func(c *river.Config) {
 		c.TestOnly = true
 		c.FetchCooldown, c.FetchPollInterval = 20*time.Millisecond, 200*time.Millisecond
 	}}

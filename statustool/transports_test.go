@@ -76,7 +76,10 @@ func become(t *testing.T, f *firm) map[string]told {
 	c.add("a call that has expired", old, toolcall.StateExpired)
 	c.add("no job", jobID(1).String(), toolcall.StateNone)
 	c.job("a job that waits", orderLater, toolcall.StateQueued)
-	c.job("a job that runs", orderHold, toolcall.StateRunning)
+	runs := c.job("a job that runs", orderHold, toolcall.StateRunning)
+	for got := (Report{}); got.Progress == nil; { // else it may report in the middle of the test
+		got = until(t, c.session, args{"id": runs}, toolcall.StateRunning)
+	}
 	c.job("a job that is done", "C", toolcall.StateSucceeded)
 	c.job("a job that failed", orderClosed, toolcall.StateFailed)
 	again := c.job("a job that is tried again", orderAgain, toolcall.StateQueued)
