@@ -104,12 +104,16 @@ func TestFollow_S03_ThousandWaitersOfRealCallsAndJobs(t *testing.T) {
 	}
 	c := newCrowd(t, f)
 	c.wait(len(ids), ids...)
+	looked := func(n int) func() bool {
+		return func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.locks) >= n && m.locks[len(m.locks)-1] == calls
+		}
+	}
+	eventually(t, "the look that was under way when the last one came is over", looked(1))
 	m.take()
-	eventually(t, "they have been looked for three times", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return len(m.locks) > 3
-	})
+	eventually(t, "they have been looked for three times", looked(3))
 	_, locks := m.take()
 	for _, n := range locks {
 		if n != calls {
