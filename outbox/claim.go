@@ -60,7 +60,7 @@ func (r *relay) claim(ctx context.Context) (sum sight, err error) {
 	if len(together) == 0 {
 		return sum, err
 	}
-	if all := r.pool.SendBatch(limited, b).Close(); all != nil {
+	if all := r.send(limited, sqlBeginWrite, b); all != nil {
 		return sum, explain(limited, all)
 	}
 	for _, l := range together {
@@ -224,7 +224,7 @@ func (l *look) conclude() sight {
 
 // claimRated claims from a destination with a rate, which all relays have together: its row is kept until the claims are paid for.
 func (r *relay) claimRated(ctx context.Context, l *look) error {
-	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, r.pool, readCommitted, func(tx pgx.Tx) error {
 		var allowed int
 		if err := tx.QueryRow(ctx, r.sql.allow, l.d.Name, l.d.Rate, max(1, l.d.Rate)).Scan(&allowed); err != nil {
 			return err

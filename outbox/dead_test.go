@@ -54,6 +54,9 @@ func TestDead_O05_PoisonedHead(t *testing.T) {
 			if f := fate(t, box, ids[1]); f.State != toolcall.MessagePending || f.Attempts != 0 {
 				t.Errorf("what is behind the poison: %+v", f)
 			}
+			if err := box.Skip(t.Context(), ids[1]); !errors.Is(err, outbox.ErrNotDead) {
+				t.Errorf("skipping what is alive gives %v", err)
+			}
 			if err := box.Skip(t.Context(), ids[0]); err != nil {
 				t.Fatal(err)
 			}

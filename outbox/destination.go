@@ -48,7 +48,8 @@ type Destination struct {
 
 	// OnOutcome is called when a message has ended, in a transaction that commits with the note that it was called: what it
 	// writes through tx happens once for each end of a message, however often it is called. An error rolls back, and it is
-	// called again later, behind pauses of up to ten minutes; the message is not sent again. Defaults to nobody who wants to know.
+	// called again later, behind pauses of up to ten minutes, until Keep or KeepDead is over; the message is not sent again. Have nothing
+	// wait for the message itself there, such as Redrive: its row is held. Defaults to nobody who wants to know.
 	OnOutcome func(ctx context.Context, tx pgx.Tx, fate Fate) error
 
 	// Keep is how long a message that was delivered, cancelled or has expired is kept, and KeepDead one that failed or is unknown.

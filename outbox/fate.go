@@ -39,21 +39,25 @@ type Fate struct {
 // Fate looks up a message. It is for operators: callers are told less, and only of what is theirs ([Outbox.Messages]). The errors are
 // ErrNotFound and those of the database.
 func (o *Outbox) Fate(ctx context.Context, id toolcall.ID) (Fate, error) {
-	fate, err := o.fate(ctx, o.pool, id)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		err = explain(ctx, err)
+	found, f := false, Fate{}
+	err := o.read(ctx, func(rows pgx.Rows) error {
+		for rows.Next() {
+			found = true
+			if err := f.scan(rows, nil); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}, o.sql.fate, uuidOf(id))
+	if err == nil && !found {
+		return Fate{}, ErrNotFound
 	}
-	return fate, err
+	return f, explain(ctx, err)
 }
 
-// querier is what a fate can be read with: the pool, or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-func (o *Outbox) fate(ctx context.Context, db querier, id toolcall.ID) (Fate, error) {
+func (o *Outbox) fateIn(ctx context.Context, tx pgx.Tx, id toolcall.ID) (Fate, error) {
 	var f Fate
-	err := f.scan(db.QueryRow(ctx, o.sql.fate, uuidOf(id)), nil)
+	err := f.scan(tx.QueryRow(ctx, o.sql.fate, uuidOf(id)), nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -91,22 +95,23 @@ func (o *Outbox) Messages(ctx context.Context, asks []toolcall.Ask) ([][]toolcal
 		}
 	}
 	found := make([][]toolcall.MessageStatus, len(asks))
-	rows, err := o.pool.Query(ctx, o.sql.ofCalls, ids, scopes, mostOfCall)
+	err := o.read(ctx, func(rows pgx.Rows) error {
+		for rows.Next() {
+			var place int
+			var f Fate
+			if err := f.scan(rows, []any{&place}); err != nil {
+				return err
+			}
+			if asks[place-1].Scope != "" { // what was published outside a call is nobody's
+				found[place-1] = append(found[place-1], f.status())
+			}
+		}
+		return rows.Err()
+	}, o.sql.ofCalls, ids, scopes, mostOfCall)
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var place int
-		var f Fate
-		if err := f.scan(rows, []any{&place}); err != nil {
-			return nil, explain(ctx, err)
-		}
-		if asks[place-1].Scope != "" { // what was published outside a call is nobody's
-			found[place-1] = append(found[place-1], f.status())
-		}
-	}
-	return found, explain(ctx, rows.Err())
+	return found, nil
 }
 
 // status is what the caller is told.

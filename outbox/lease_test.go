@@ -242,8 +242,8 @@ func TestLease_O07_PublisherThatNeverReturns(t *testing.T) {
 			<-release
 			return delivered, nil
 		}),
-	})
-	ids := publish(t, pool, box, outbox.Message{Destination: "hook"}, outbox.Message{Destination: "hook", Delay: time.Second})
+	}, mail())
+	ids := publish(t, pool, box, outbox.Message{Destination: "hook"}, outbox.Message{Destination: "hook", Delay: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -252,6 +252,9 @@ func TestLease_O07_PublisherThatNeverReturns(t *testing.T) {
 		t.Errorf("its fate is %+v", f)
 	}
 	due(t, pool, ids[1])
+	for range 10 { // the relay looks meanwhile
+		ended(t, box, publish(t, pool, box, outbox.Message{Destination: "mail"})[0], toolcall.MessageDelivered, 1)
+	}
 	cancel()
 	if err := receive(t, "Run returns", done); err != context.Canceled {
 		t.Errorf("Run returned %v", err)

@@ -13,11 +13,11 @@ import (
 // Cancel ends a message that is not being delivered: it is cancelled, or unknown where an earlier attempt got no answer. Those
 // that waited behind it go on. The errors are ErrNotFound, ErrEnded, ErrDelivering and those of the database.
 func (o *Outbox) Cancel(ctx context.Context, id toolcall.ID) error {
-	err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, o.pool, readCommitted, func(tx pgx.Tx) error {
 		var delivering, doubtful, dead bool
 		switch err := tx.QueryRow(ctx, o.sql.lock, uuidOf(id)).Scan(&delivering, &doubtful, &dead); {
 		case errors.Is(err, pgx.ErrNoRows), err == nil && dead:
-			if _, err := o.fate(ctx, tx, id); err != nil {
+			if _, err := o.fateIn(ctx, tx, id); err != nil {
 				return err
 			}
 			return ErrEnded
@@ -26,7 +26,7 @@ func (o *Outbox) Cancel(ctx context.Context, id toolcall.ID) error {
 		case delivering:
 			return ErrDelivering
 		}
-		fate, err := o.fate(ctx, tx, id)
+		fate, err := o.fateIn(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (o *Outbox) Cancel(ctx context.Context, id toolcall.ID) error {
 }
 
 // Redrive has a message sent again that failed, is unknown or has expired, with all its attempts, the same id and the same
-// key. With an ordering key it goes before those that are still waiting. For a message that is unknown this is a decision:
+// key. With an ordering key it goes before those that are still waiting, and beside the one that is being delivered. For a message that is unknown this is a decision:
 // the receiver may do it twice, if it has forgotten the key. Of two who do so at once, one gets ErrNotDead. The errors are
 // ErrNotFound, ErrNotDead and those of the database.
 func (o *Outbox) Redrive(ctx context.Context, id toolcall.ID) error {
@@ -60,7 +60,7 @@ func (o *Outbox) Skip(ctx context.Context, id toolcall.ID) error {
 
 // change runs a statement on a dead message.
 func (o *Outbox) change(ctx context.Context, id toolcall.ID, sql string) error {
-	tag, err := o.pool.Exec(ctx, sql, uuidOf(id))
+	tag, err := o.exec(ctx, sql, uuidOf(id))
 	if err != nil {
 		return explain(ctx, err)
 	}
@@ -84,11 +84,11 @@ func (o *Outbox) RedriveAll(ctx context.Context, destination string, limit int, 
 	for i, state := range states {
 		names[i] = string(state)
 	}
-	rows, err := o.pool.Query(ctx, o.sql.redriveDead, destination, names, max(limit, 0))
-	if err != nil {
-		return 0, explain(ctx, err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+	var ids [][16]byte
+	err := o.read(ctx, func(rows pgx.Rows) (err error) {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+		return err
+	}, o.sql.redriveDead, destination, names, max(limit, 0))
 	if err != nil {
 		return 0, explain(ctx, err)
 	}
@@ -109,13 +109,13 @@ func (o *Outbox) Pause(ctx context.Context, destination, why string) error {
 	if !validName(destination) {
 		return fmt.Errorf("%w: %.80q", ErrUnknownDestination, destination)
 	}
-	_, err := o.pool.Exec(ctx, o.sql.pause, destination, cut(why, mostReason))
+	_, err := o.exec(ctx, o.sql.pause, destination, cut(why, mostReason))
 	return explain(ctx, err)
 }
 
 // Resume ends what Pause began, and what a receiver began that is gone or wants to be left alone for a while.
 func (o *Outbox) Resume(ctx context.Context, destination string) error {
-	_, err := o.pool.Exec(ctx, o.sql.resume, destination)
+	_, err := o.exec(ctx, o.sql.resume, destination)
 	o.wake()
 	return explain(ctx, err)
 }

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
 
 	"github.com/txonce/txonce/internal/dbtest"
-	"github.com/txonce/txonce/jobs"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
@@ -158,60 +155,6 @@ func TestPublish_O01_InATransactionOfOnesOwn(t *testing.T) {
 	}
 	if _, err := box.Publish(t.Context(), outbox.Message{Destination: "mail"}); !errors.Is(err, outbox.ErrNoCall) {
 		t.Errorf("outside a call, Publish gives %v", err)
-	}
-}
-
-// TestPublish_O01_JobsCommitHalf: a job's message commits with its result. The compute half has no transaction to publish in.
-func TestPublish_O01_JobsCommitHalf(t *testing.T) {
-	t.Parallel()
-	pool := dbtest.Pool(t, nil)
-	box := newBox(t, pool, nil, mail())
-	type in struct{ Label string }
-	var mu sync.Mutex
-	keys, halves := map[string]bool{}, 0
-	var during error
-	def := jobs.Define("report", func(ctx context.Context, job *jobs.Job[in]) (jobs.Commit[string], error) {
-		_, during = box.Publish(ctx, outbox.Message{Destination: "mail"})
-		return func(ctx context.Context, tx pgx.Tx) (string, error) {
-			id, err := box.PublishTx(ctx, tx, outbox.Message{Destination: "mail", Effect: "tell"})
-			mu.Lock()
-			defer mu.Unlock()
-			call, _ := toolcall.FromContext(ctx)
-			keys[call.DownstreamKey("tell")] = true
-			if halves++; halves == 1 {
-				return "", errOops
-			}
-			return id.String(), err
-		}, nil
-	}, &jobs.Options{Backoff: func(int) time.Duration { return 0 }})
-	runner, err := jobs.New(pool, &jobs.Config{Configure: func(c *river.Config) {
-		c.TestOnly, c.FetchCooldown, c.FetchPollInterval, c.PollOnly = true, 20*time.Millisecond, 100*time.Millisecond, dbtest.Pooled()
-	}}, def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runner.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = runner.Stop(context.Background()) }()
-	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		_, err := def.SubmitTx(t.Context(), tx, runner, in{"a"}, &jobs.SubmitOpts{Scope: "alice"})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the job has sent its message", func() bool { return messages(t, pool) > 0 })
-	eventually(t, "the job is over", func() bool {
-		return get[bool](t, pool, `select bool_and(finished_at is not null) from txonce.job`)
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if n := messages(t, pool); n != 1 || halves != 2 || len(keys) != 1 || !keys[get[string](t, pool, `select key from txonce.message`)] {
-		t.Errorf("%d messages of %d commit halves, keys %v", n, halves, keys)
-	}
-	if during == nil {
-		t.Error("the compute half published, and no transaction can have committed it")
 	}
 }
 
@@ -378,5 +321,26 @@ func TestPublish_R22_StoreInMemory(t *testing.T) {
 		if runs != 1 {
 			t.Errorf("%s: the handler ran %d times", label, runs)
 		}
+	}
+}
+
+// TestPublish_R15_Unprotected: where a tool's protection is off, its messages still commit with its effects, and the receiver still
+// knows a repeated call by its key.
+func TestPublish_R15_Unprotected(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Pool(t, nil)
+	box := newBox(t, pool, nil, mail())
+	store := newStore(t, pool, &txidem.Policy{Disabled: true})
+	for _, end := range []error{errOops, nil, nil} {
+		_, err := txidem.Run(t.Context(), store, request("1"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			_, err := box.PublishTx(ctx, tx, outbox.Message{Destination: "mail"})
+			return "", errors.Join(err, end)
+		})
+		if (err == nil) != (end == nil) {
+			t.Fatal(err)
+		}
+	}
+	if n, keys := messages(t, pool), get[int](t, pool, `select count(distinct key)::integer from txonce.message`); n != 2 || keys != 1 {
+		t.Errorf("%d messages with %d keys", n, keys)
 	}
 }

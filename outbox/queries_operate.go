@@ -45,10 +45,13 @@ with o as (
        and tell_at <= now()
     returning o.*
 )
-select ` + fateColumns + `, o.tellings
+select ` + fateColumns + `, o.tellings, set_config('txonce.telling', o.id::text, true)
   from o
   join {schema}.message m on m.id = o.id
   left join {schema}.message_pending p on p.id = o.id`
+
+// sqlStill fails where the transaction is not the one any more in which the message was found: that has been ended by SQL.
+const sqlStill = `select 1 / (current_setting('txonce.telling', true) is not distinct from $1::text)::integer`
 
 // sqlTellAgain puts off telling, if nobody has told meanwhile.
 const sqlTellAgain = `

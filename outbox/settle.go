@@ -101,7 +101,7 @@ func (r *relay) note(ctx context.Context, some []result, repeated bool) error {
 	queue(r.sql.block, ends(some, true))
 	queue(r.sql.again, agains(some))
 	queue(r.sql.letBe, letBes(some))
-	if err := r.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := r.send(ctx, sqlBeginWrite, b); err != nil {
 		return err
 	}
 	r.tell(ctx, some, noted, repeated)

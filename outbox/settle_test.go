@@ -211,3 +211,30 @@ func TestSettle_O03_DatabaseIsAway(t *testing.T) {
 	g.next(t).answers(delivered)
 	ended(t, looker, next, toolcall.MessageDelivered, 1)
 }
+
+// TestSettle_R11_UnderSerializable: a database whose transactions are serializable, or repeat their reads, by default has relays
+// meet more often, and loses nothing.
+func TestSettle_R11_UnderSerializable(t *testing.T) {
+	t.Parallel()
+	dbtest.SkipPooled(t, "a pooler does not pass on settings of a session")
+	for _, level := range []string{"serializable", "repeatable read"} {
+		url := dbtest.URL(t)
+		strict := func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = level }
+		pool := dbtest.PoolAt(t, url, strict)
+		r := answers(busy, delivered)
+		dest := outbox.Destination{Name: "hook", Publisher: r, Retry: outbox.Schedule{time.Millisecond}}
+		box := newBox(t, pool, nil, dest)
+		for range 3 {
+			relay(t, newBox(t, dbtest.PoolAt(t, url, strict), nil, dest))
+		}
+		var ids []toolcall.ID
+		for i := range 100 {
+			ids = append(ids, publish(t, pool, box, outbox.Message{Destination: "hook"}, outbox.Message{Destination: "hook", OrderingKey: string("abc"[i%3])})...)
+		}
+		for _, id := range ids {
+			if f := ends(t, box, id); f.State != toolcall.MessageDelivered {
+				t.Errorf("%s: %+v", level, f)
+			}
+		}
+	}
+}

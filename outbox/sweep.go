@@ -12,7 +12,7 @@ const sweepBatch = 1000
 // Config.Sweep. A message that keeps others waiting stays.
 func (o *Outbox) Sweep(ctx context.Context) (removed int64, err error) {
 	for {
-		tag, err := o.pool.Exec(ctx, o.sql.sweep, sweepBatch)
+		tag, err := o.exec(ctx, o.sql.sweep, sweepBatch)
 		if err != nil {
 			return removed, explain(ctx, err)
 		}

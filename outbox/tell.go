@@ -59,7 +59,7 @@ func (r *relay) tellOne(ctx context.Context, names []string) (found bool, err er
 	wait := min(time.Second<<min(tellings, 10), 10*time.Minute)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
-	_, err = r.pool.Exec(ctx, r.sql.tellAgain, uuidOf(fate.ID), wait.Seconds())
+	_, err = r.exec(ctx, r.sql.tellAgain, uuidOf(fate.ID), wait.Seconds())
 	return true, explain(ctx, err)
 }
 
@@ -70,12 +70,12 @@ func (r *relay) tellInTx(ctx context.Context, names []string, fate *Fate, tellin
 		return err
 	}
 	defer release(ctx, conn)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	tx, err := conn.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return err
 	}
 	var read Fate
-	if err := read.scan(tx.QueryRow(ctx, r.sql.toTell, names), nil, tellings); err != nil {
+	if err := read.scan(tx.QueryRow(ctx, r.sql.toTell, names), nil, tellings, new(string)); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = nil
 		}
@@ -103,7 +103,13 @@ func (r *relay) call(ctx context.Context, conn *pgxpool.Conn, tx pgx.Tx, fate Fa
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
-	return tx.Commit(ctx)
+	b := &pgx.Batch{}
+	b.Queue(sqlStill, fate.ID.String())
+	b.Queue("commit")
+	if err = conn.SendBatch(ctx, b).Close(); hasCode(err, "22012") {
+		err = errors.Join(errEscaped, err)
+	}
+	return err
 }
 
 // apart calls one of the user's functions. A panic and the end of its goroutine become errors.

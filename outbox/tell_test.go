@@ -60,6 +60,30 @@ var misdeeds = map[string]struct {
 		return nil
 	}, true},
 	"commit and chain": {func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `commit and chain`); return err }, true},
+	"commit, begin, more": {func(ctx context.Context, tx pgx.Tx) error {
+		for _, sql := range []string{`commit`, `begin`, `insert into effect values ('commit, begin, more')`} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, true},
+	"commit, begin and more as one": {func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `commit; begin; insert into effect values ('commit, begin and more as one')`)
+		return err
+	}, true},
+	"rollback, begin, more": {func(ctx context.Context, tx pgx.Tx) error {
+		for _, sql := range []string{`rollback`, `begin`, `insert into effect values ('rollback, begin, more')`} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, false},
+	"rollback, begin and more as one": {func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `rollback; begin; insert into effect values ('rollback, begin and more as one')`)
+		return err
+	}, false},
 	"commit, killed": {func(ctx context.Context, tx pgx.Tx) error {
 		_, _ = tx.Exec(ctx, `commit`)
 		_, _ = tx.Exec(ctx, `select pg_terminate_backend(pg_backend_pid())`)
