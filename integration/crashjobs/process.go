@@ -34,15 +34,15 @@ func live(stdin io.Reader, stdout, stderr io.Writer) int {
 	})
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "no assignment:", err)
-		return exitBad
+		return lives.ExitBad
 	}
 	p.reaper = newReaper(p.a, lives.Marks())
 	close(made)
 	if err := p.live(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
-		return exitBad
+		return lives.ExitBad
 	}
-	return exitGood
+	return lives.ExitGood
 }
 
 func (p *process) live(ctx context.Context) (err error) {

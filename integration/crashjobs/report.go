@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // report is all that a run found out.
@@ -68,7 +70,8 @@ func (r *report) shortfalls() (found []string) {
 	return found
 }
 
-func (r *report) good() bool {
+// Good reports whether nothing is wrong.
+func (r *report) Good() bool {
 	return len(r.problems) == 0 && r.duplicates == 0 && r.lost == 0 && r.stuck == 0
 }
 
@@ -80,16 +83,9 @@ func (r *report) quantile(part float64) time.Duration {
 	return r.recovered[int(part*float64(len(r.recovered)-1))]
 }
 
-// mostProblems is how many problems are printed. The figures count all of them.
-const mostProblems = 20
-
-func (r *report) write(stdout, stderr io.Writer) {
-	for _, problem := range r.problems[:min(len(r.problems), mostProblems)] {
-		_, _ = fmt.Fprintln(stderr, "!", problem)
-	}
-	if more := len(r.problems) - mostProblems; more > 0 {
-		_, _ = fmt.Fprintf(stderr, "! and %d more\n", more)
-	}
+// Write writes what is wrong, and the figures.
+func (r *report) Write(stdout, stderr io.Writer) {
+	lives.WriteProblems(stderr, r.problems)
 	r.writePoints(stdout)
 	r.writeStory(stdout)
 	_, _ = fmt.Fprintln(stdout, r.killsLine())
