@@ -120,7 +120,7 @@ func (r *reaper) write(w *wire, t turn, b []byte) (int, error) {
 		return r.pass(w, look, b, &look.seen.Trace.Look, before, claimedSent)
 	case t.kind == settleTurn:
 		return r.settle(w, b)
-	case t.kind == recordTurn && r.current != nil:
+	case t.kind == recordTurn && r.current != nil && r.current.seen.Trace.Queued: // not the record of a failure
 		seen := &r.current.seen.Trace
 		r.dieInside(w, r.current, t.commit, b, &seen.Record, publishPart)
 		return r.pass(w, r.current, b, &seen.Record, publishUnsent, publishedSent)

@@ -23,6 +23,12 @@ const (
 // backlog is how many messages may be pending before no more are published.
 const backlog = 150
 
+// Messages are published in waves: between them, relays have nothing to do.
+const (
+	wave = 4 * time.Second
+	calm = wave / 4
+)
+
 // The longest lives. A process that lives longer hangs.
 const (
 	longestLife = 5 * time.Minute
@@ -194,13 +200,14 @@ func (t *torturer) relays(ctx context.Context) error {
 
 // servers runs one server after the other until every intent was told.
 func (t *torturer) servers(ctx context.Context) error {
-	for {
+	for begin := time.Now(); ; {
 		n, err := pending(ctx, t.pool)
 		if err != nil {
 			return err
 		}
+		rising := time.Since(begin)%wave > calm
 		sparing := t.keeper.Told(string(server), spare)
-		a, ok := t.schedule.server(n < backlog && !sparing)
+		a, ok := t.schedule.server(n < backlog && rising && !sparing)
 		switch {
 		case ok:
 			if err := t.live(ctx, a, longestLife); err != nil {
