@@ -84,7 +84,7 @@ func newIntent(n int, rng *rand.Rand) intent {
 	i := intent{N: n, Way: ways()[rng.IntN(len(ways()))]}
 	drawn := func() string { return destinations()[rng.IntN(len(destinations()))] }
 	if rng.IntN(4) > 0 {
-		i.Messages = append(i.Messages, address{drawn(), fmt.Sprintf("%s%d", i.Way.group(), rng.IntN(keysOf))})
+		i.Messages = append(i.Messages, address{drawn(), fmt.Sprintf("%s%d", i.Way.group(), rng.IntN(1+rng.IntN(keysOf)))}) // some are hot
 	}
 	for range rng.IntN(3) {
 		i.Messages = append(i.Messages, address{Destination: drawn()})
@@ -98,7 +98,7 @@ func newIntent(n int, rng *rand.Rand) intent {
 	case 1, 2:
 		i.Breaks = 1 + rng.IntN(mostBreaks)
 	}
-	if rng.IntN(2) == 0 { // the others are quick
+	if rng.IntN(4) > 0 { // the others are quick
 		i.Pause = time.Duration(rng.Int64N(int64(longestHandler)))
 	}
 	return i

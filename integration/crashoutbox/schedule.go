@@ -34,7 +34,7 @@ type schedule struct {
 
 const (
 	// perLife is how many new intents a server is given.
-	perLife = 8
+	perLife = 12
 	// repeats is how many old ones it is given as well.
 	repeats = 2
 	// latest is the last visit to a point at which the death may become due.

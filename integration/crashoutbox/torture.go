@@ -17,7 +17,7 @@ import (
 // How many processes there are at a time, of each role.
 const (
 	relays  = 3
-	servers = 3
+	servers = 5
 )
 
 // backlog is how many messages may be pending before no more are published.
