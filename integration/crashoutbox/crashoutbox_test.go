@@ -91,7 +91,7 @@ func TestCrashOutbox_PlantsAreFound(t *testing.T) {
 	} {
 		t.Run(string(planted), func(t *testing.T) {
 			t.Parallel()
-			o := testOptions(t, "14", "-plant", string(planted), "-stuck", "20s")
+			o := testOptions(t, "14", "-plant", string(planted))
 			var stdout, stderr bytes.Buffer
 			r, err := torture(t.Context(), o, lives.Place{URL: dbtest.URL(t)}, &stderr)
 			if err != nil {

@@ -84,7 +84,7 @@ func newIntent(n int, rng *rand.Rand) intent {
 	i := intent{N: n, Way: ways()[rng.IntN(len(ways()))]}
 	drawn := func() string { return destinations()[rng.IntN(len(destinations()))] }
 	if rng.IntN(4) > 0 {
-		i.Messages = append(i.Messages, address{drawn(), fmt.Sprintf("%s%d", i.Way.group(), rng.IntN(1+rng.IntN(keysOf)))}) // some are hot
+		i.Messages = append(i.Messages, address{drawn(), fmt.Sprintf("%s%d", i.Way.group(), rng.IntN(1+rng.IntN(1+rng.IntN(keysOf))))}) // some are hot
 	}
 	for range rng.IntN(3) {
 		i.Messages = append(i.Messages, address{Destination: drawn()})

@@ -21,7 +21,7 @@ const (
 )
 
 // backlog is how many messages may be pending before no more are published.
-const backlog = 150
+const backlog = 300
 
 // Messages are published in waves: between them, relays have nothing to do.
 const (
