@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -46,7 +47,8 @@ func live(stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func (p *process) live(ctx context.Context) (err error) {
-	if p.pool, err = wired(ctx, p.a.Place, p.reaper); err != nil {
+	p.pool, err = lives.Wired(ctx, p.a.Place, applicationName, mostConns, func(conn net.Conn) net.Conn { return &wire{Conn: conn, reaper: p.reaper} })
+	if err != nil {
 		return err
 	}
 	defer p.pool.Close()

@@ -55,7 +55,7 @@ const leastShare = 5
 const longestGap = 15 * time.Second
 
 func (r *report) shortfalls() (found []string) {
-	kills := total(r.byStep)
+	kills := lives.Total(r.byStep)
 	if kills < r.o.kills {
 		found = append(found, fmt.Sprintf("%d kills, %d were asked for", kills, r.o.kills))
 	}
@@ -143,7 +143,7 @@ func (r *report) killsLine() string {
 	for _, s := range steps() {
 		by = append(by, fmt.Sprintf("%s:%d", s, r.byStep[s]))
 	}
-	line := fmt.Sprintf("crash-jobs: kills=%d by_step=%s stopped=%d", total(r.byStep), strings.Join(by, ","), len(r.history.stale))
+	line := fmt.Sprintf("crash-jobs: kills=%d by_step=%s stopped=%d", lives.Total(r.byStep), strings.Join(by, ","), len(r.history.stale))
 	if len(r.recovered) == 0 {
 		return line + " recovery=unmeasured"
 	}

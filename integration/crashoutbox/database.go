@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/integration/internal/lives"
-	"github.com/txonce/txonce/migrations"
 )
 
 // sqlTables makes the tables that handlers write to. What is in the ledger has committed, and n is its place in its lane.
@@ -25,26 +24,11 @@ values ($1::text, $2::int, $3::text, $4::text, $5::text, coalesce((select n from
 
 // prepare opens a fresh database and makes the tables.
 func prepare(ctx context.Context, p lives.Place) (*pgxpool.Pool, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
+	sql := sqlTables
+	for _, lane := range allLanes() {
+		sql += fmt.Sprintf(";\ninsert into lane values ('%s', 0)", lane)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	err = migrations.Up(ctx, pool, nil)
-	if err == nil {
-		_, err = pool.Exec(ctx, sqlTables)
-	}
-	if err == nil {
-		_, err = pool.Exec(ctx, `insert into lane select name, 0 from unnest($1::text[]) name`, allLanes())
-	}
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return pool, nil
+	return lives.Prepare(ctx, p, sql)
 }
 
 // pending is how many messages have not ended.

@@ -95,7 +95,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.kills, "n", 60, "how many processes to kill")
 	flags.Uint64Var(&o.seed, "seed", 0, "draw as an earlier run did, as far as timing allows; 0 draws a new seed")
 	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+lives.PlantNames(plants())+"; 1 is the first of them")
-	flags.DurationVar(&o.stuck, "stuck", time.Minute, "how long after the last kill a message that has not ended is given up")
+	flags.DurationVar(&o.stuck, "stuck", time.Minute, "how long behind the kills a message that has not ended is given up")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -29,7 +29,10 @@ type reaper struct {
 }
 
 // attempt is one that runs here, a look or a call, and what was seen of it.
-type attempt struct{ seen mark }
+type attempt struct {
+	seen  mark
+	since time.Time // when its message was claimed
+}
 
 func newReaper(a assignment, marks io.Writer) *reaper {
 	r := &reaper{
@@ -58,7 +61,10 @@ func (r *reaper) hear(line string) {
 func (r *reaper) delivering(id toolcall.ID, number int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := &attempt{mark{Message: id.String(), Number: number, Trace: trace{Begun: true}}}
+	a := &attempt{seen: mark{Message: id.String(), Number: number, Trace: trace{Begun: true}}, since: time.Now()}
+	if claimed := r.has[id]; claimed != nil {
+		a.since = claimed.since
+	}
 	r.has[id] = a
 	return a
 }
@@ -67,7 +73,7 @@ func (r *reaper) delivering(id toolcall.ID, number int) *attempt {
 func (r *reaper) calling(intent int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current = &attempt{mark{Intent: intent}}
+	r.current = &attempt{seen: mark{Intent: intent}}
 	return r.current
 }
 
@@ -112,8 +118,8 @@ func (r *reaper) write(w *wire, t turn, b []byte) (int, error) {
 	w.last, w.of, w.kind, w.rows, w.settles = nil, nil, t.kind, rows{}, nil
 	switch {
 	case t.kind == lookTurn:
-		look := &attempt{}
-		before := idleUnsent
+		r.forget()
+		look, before := &attempt{}, idleUnsent
 		if len(r.has) > 0 {
 			before = ""
 		}
@@ -126,6 +132,12 @@ func (r *reaper) write(w *wire, t turn, b []byte) (int, error) {
 		return r.pass(w, r.current, b, &seen.Record, publishUnsent, publishedSent)
 	}
 	return w.Conn.Write(b)
+}
+
+// forget drops messages whose lease has run out: nobody says what became of them, where the session ended as they were claimed or
+// the process was stopped for too long.
+func (r *reaper) forget() {
+	maps.DeleteFunc(r.has, func(_ toolcall.ID, a *attempt) bool { return time.Since(a.since) > lease })
 }
 
 // syncSize is the size of the message that ends a batch, and has the server commit it.
@@ -203,7 +215,7 @@ func (r *reaper) read(w *wire, b []byte) {
 // claimed takes note of messages that a look has found.
 func (r *reaper) claimed(w *wire, ids []toolcall.ID) {
 	for _, id := range ids {
-		r.has[id] = &attempt{mark{Message: id.String()}}
+		r.has[id] = &attempt{seen: mark{Message: id.String()}, since: time.Now()}
 	}
 	if len(ids) > 0 {
 		seen := w.of.seen

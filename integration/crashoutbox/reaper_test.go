@@ -160,6 +160,17 @@ func TestReaper_KnowsWhatItHas(t *testing.T) {
 	}
 }
 
+// TestReaper_ALeaseThatHasRunOutIsNoMore: such a message is another relay's.
+func TestReaper_ALeaseThatHasRunOutIsNoMore(t *testing.T) {
+	t.Parallel()
+	r, at, marks := watched(assignment{Death: &death{Point: idleUnsent}})
+	at.since = time.Now().Add(-lease - time.Second)
+	at = r.delivering(toolcall.ID{7}, 3) // it was claimed then
+	if !dies(func() { _, _ = r.write(&wire{Conn: &sink{}}, turn{kind: lookTurn}, []byte("look")) }) || !left(t, marks).proven() {
+		t.Errorf("it does not count as idle with %+v", at)
+	}
+}
+
 // TestReaper_AnAnswerThatIsFasterThanTheNoteOfItsRequest: that request is no place to die at.
 func TestReaper_AnAnswerThatIsFasterThanTheNoteOfItsRequest(t *testing.T) {
 	t.Parallel()

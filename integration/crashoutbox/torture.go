@@ -223,15 +223,15 @@ func (t *torturer) servers(ctx context.Context) error {
 	}
 }
 
-// drain waits until all messages have ended, or for so long behind the last kill that those that have not are given up.
+// drain waits until all messages have ended, or for so long that those that have not are given up.
 func (t *torturer) drain(ctx context.Context) error {
-	for {
+	for begin := time.Now(); ; {
 		n, err := pending(ctx, t.pool)
 		if err != nil {
 			return err
 		}
 		t.history.drained = t.keeper.SinceKill()
-		if n == 0 || t.history.drained > t.o.stuck {
+		if n == 0 || time.Since(begin) > t.o.stuck {
 			return nil
 		}
 		if err := lives.Pause(ctx, lives.LookAgain); err != nil {

@@ -1,34 +1,19 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
 	"net"
-
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/internal/pgturns"
 	"github.com/txonce/txonce/toolcall"
 )
 
+// mostConns bounds the connections of a process.
+const mostConns = 6
+
 // applicationName is how the sessions of relays and servers are known.
 const applicationName = "txonce-crash-outbox"
-
-// wired returns a pool that connects when it is used, with a reaper on its wires.
-func wired(ctx context.Context, p lives.Place, r *reaper) (*pgxpool.Pool, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxConns = 6
-	cfg.ConnConfig.RuntimeParams["application_name"] = applicationName
-	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &wire{Conn: conn, reaper: r}, nil
-	}
-	return pgxpool.NewWithConfig(ctx, cfg)
-}
 
 // wire is a connection that knows what is being written of a look, of results or of a call. All but the scanner is the
 // reaper's to read and write.
