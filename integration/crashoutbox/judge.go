@@ -53,6 +53,7 @@ func judge(h history, b books) verdict {
 	j.order()
 	j.keys()
 	j.attempts()
+	j.together()
 	j.runs()
 	j.answers()
 	return v
@@ -209,6 +210,23 @@ func (j *judgement) attempts() {
 		seen[attempt{a.ID, a.Attempt}] = true
 		if m, ok := j.outbox[a.ID]; ok && a.Attempt > m.Attempts {
 			j.complain("message %s (%s) came in attempt %d, and %d were counted", a.Name, a.ID, a.Attempt, m.Attempts)
+		}
+	}
+}
+
+// together looks for a delivery that came while another one of the message waited for its answer: until then it has the lease (O03).
+func (j *judgement) together() {
+	for _, id := range slices.Sorted(maps.Keys(j.byID)) {
+		for _, n := range j.byID[id] {
+			a := j.h.arrivals[n]
+			if a.Act != slow && a.Act != late {
+				continue
+			}
+			for _, m := range j.byID[id] {
+				if b := j.h.arrivals[m]; b.sentAt().After(a.sentAt()) && b.sentAt().Before(a.Until) {
+					j.complain("message %s (%s) came in attempt %d while attempt %d waited for its answer", a.Name, id, b.Attempt, a.Attempt)
+				}
+			}
 		}
 	}
 }

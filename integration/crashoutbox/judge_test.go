@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // honest is a history of four intents in which all went well: one message without an order, that came twice, two of one
@@ -99,6 +100,10 @@ func TestJudge_O01_O02_O03_FindsWhatIsWrong(t *testing.T) {
 		"another id":           {func(h *history, _ *books) { h.arrivals[2].ID, h.arrivals[2].Key = "Z", "key-Z" }, 0, 0, 1, "has the name 0/1.1/0, and so has message A"},
 		"one attempt twice":    {func(h *history, _ *books) { h.arrivals[2].Attempt = 1 }, 0, 0, 0, "came twice in attempt 1"},
 		"an attempt too many":  {func(h *history, _ *books) { h.arrivals[2].Attempt = 4 }, 0, 0, 0, "came in attempt 4, and 3 were counted"},
+		"two at a time": {func(h *history, _ *books) {
+			h.arrivals[0].Act, h.arrivals[0].Until = slow, h.arrivals[0].At.Add(2*time.Second)
+			h.arrivals[2].At = h.arrivals[0].At.Add(time.Second)
+		}, 0, 0, 0, "came in attempt 2 while attempt 1 waited for its answer"},
 		"two runs": {func(_ *history, b *books) {
 			e := b.ledger[0]
 			e.Run, e.Name = "9.9", "0/9.9/0"

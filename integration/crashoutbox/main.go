@@ -23,7 +23,7 @@
 // transactions, where a counter of each ordering key, under a lock of its row, has the order of commits:
 //
 //   - each message that committed must arrive, and none else (O01); it must be said to be delivered, and not before the receiver
-//     said so (O03);
+//     said so; no two attempts of it are under way at a time (O03);
 //   - a message of an ordering key must not arrive before the one in front of it was taken and answered (O02);
 //   - all deliveries of a message must have the same id, key, headers and body, and no two messages may share a key (O01).
 //
@@ -31,7 +31,8 @@
 // lost are messages of the ledger that the receiver never took. The exit status is 1 when one of the last three is not 0, when a
 // step has too few of the kills, and when anything else is not as it should be: each such thing has a line that begins with an
 // exclamation mark. The line before it has the kills, and how long it took from the kill of a relay until a message that it had was
-// sent again: its lease is Destination.Timeout and ten seconds.
+// sent again, or was seen with another that was killed: its lease is
+// Destination.Timeout and ten seconds, and takes twice as long where the next relay died before it was seen with the message.
 //
 // With -plant the processes do something wrong on purpose, and the run must fail. The first of these mistakes is a relay that
 // deletes a message before it delivers it.

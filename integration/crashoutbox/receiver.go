@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -16,6 +17,7 @@ import (
 // arrival is a delivery that the receiver saw.
 type arrival struct {
 	At          time.Time
+	Until       time.Time // when its relay gives up
 	ID          string
 	Name        string // in the body
 	Destination string
@@ -113,12 +115,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	attempt, err := strconv.Atoi(req.Header.Get(attemptHeader))
+	until, untilErr := strconv.ParseInt(req.Header.Get(untilHeader), 10, 64)
 	a := arrival{
 		ID: req.Header.Get(idHeader), Name: nameIn(body), Destination: req.URL.Path[1:], Key: req.Header.Get(keyHeader),
-		OrderingKey: req.Header.Get(orderingHeader), Intent: req.Header.Get(intentHeader), Body: string(body), Attempt: attempt,
+		OrderingKey: req.Header.Get(orderingHeader), Intent: req.Header.Get(intentHeader), Body: string(body), Attempt: attempt, Until: time.Unix(0, until),
 	}
-	if err != nil {
-		r.complain("a delivery of message %s has no attempt: %v", a.ID, err)
+	if err = errors.Join(err, untilErr); err != nil {
+		r.complain("a delivery of message %s has no attempt, or no end: %v", a.ID, err)
 	}
 	if a.Act = r.decide(a.Name); a.Act == late {
 		time.Sleep(lateness)

@@ -71,12 +71,14 @@ const (
 	keyHeader      = "Idempotency-Key"
 	orderingHeader = "Ordering-Key"
 	attemptHeader  = "Attempt"
+	untilHeader    = "Until" // when the attempt gives up, in nanoseconds
 	intentHeader   = "X-Intent"
 )
 
 // Deliver makes one attempt.
 func (p *post) Deliver(ctx context.Context, d outbox.Delivery) (outbox.Outcome, error) {
 	a := p.reaper.delivering(d.ID, d.Attempt)
+	until, _ := ctx.Deadline()
 	if p.reaper.begun(a) { // it is late, and does not know
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
@@ -101,6 +103,7 @@ func (p *post) Deliver(ctx context.Context, d outbox.Delivery) (outbox.Outcome, 
 	req.Header.Set(keyHeader, d.Key)
 	req.Header.Set(orderingHeader, d.OrderingKey)
 	req.Header.Set(attemptHeader, strconv.Itoa(d.Attempt))
+	req.Header.Set(untilHeader, strconv.FormatInt(until.UnixNano(), 10))
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return outbox.Outcome{}, err

@@ -49,7 +49,7 @@ func TestReport_Recoveries(t *testing.T) {
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	h := history{
 		arrivals: []arrival{
-			{ID: "A", At: at(0)}, {ID: "A", At: at(1)}, {ID: "B", At: at(15)}, {ID: "C", At: at(12).Add(lateness), Act: late}, {ID: "A", At: at(40)},
+			{ID: "A", At: at(0)}, {ID: "A", At: at(1).Add(leastGap / 2)}, {ID: "B", At: at(15)}, {ID: "C", At: at(12).Add(lateness), Act: late}, {ID: "A", At: at(40)},
 		},
 		deaths: []dead{
 			{mark{Has: []string{"A", "B", "C", "D"}}, at(1)},

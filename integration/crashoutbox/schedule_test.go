@@ -83,13 +83,26 @@ func TestSchedule_IntentsAreHandedOutUntilTheyAreTold(t *testing.T) {
 	if _, ok := s.server(false); ok || s.untold() {
 		t.Error("there is something to do when all is told")
 	}
+	for range 50 {
+		a, ok := s.server(true)
+		for _, i := range a.Calls {
+			if !ok || i.Way == plainTx && s.told[i.N] {
+				t.Fatalf("%v: what was done in a plain transaction is done again: %+v", ok, i)
+			}
+		}
+		var said []answer
+		for _, i := range a.Calls {
+			said = append(said, answer{Intent: i.N, Run: "1.1"})
+		}
+		s.settle(a, life{told: said})
+	}
 	plain := 0
 	for _, i := range s.intents {
 		if i.Way == plainTx {
 			plain++
 		}
 	}
-	if last := s.last(); len(last.Calls) != perLife-plain || last.Death != nil {
+	if last := s.last(); len(last.Calls) != len(s.intents)-plain || last.Death != nil {
 		t.Errorf("the last server makes %+v", last)
 	}
 }
@@ -114,7 +127,7 @@ func TestSchedule_OneRelayIsStoppedAtATime(t *testing.T) {
 		if a.Stop != nil {
 			seen[a.Stop.Point]++
 		}
-		if n > 2 {
+		if n > 8 {
 			s.settle(out[0], life{})
 			out = out[1:]
 		}
