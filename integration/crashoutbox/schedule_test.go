@@ -112,7 +112,7 @@ func TestSchedule_OneRelayIsStoppedAtATime(t *testing.T) {
 	t.Parallel()
 	s := newSchedule(options{kills: 700, seed: 3}, lives.Place{}, "")
 	out, seen := []assignment(nil), make(map[point]int)
-	for n := range 200 {
+	for n := range 400 {
 		a := s.relay()
 		out = append(out, a)
 		stopped := 0
