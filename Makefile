@@ -56,6 +56,12 @@ model: ## Check the models of claim, lease, job and ordering key exhaustively wi
 	@sh scripts/setup.sh model
 	@sh scripts/model.sh
 
+.PHONY: crash-outbox
+crash-outbox: ## Kill tool servers and relays at every step of a message, N=60 times, and compare what arrives with a ledger (about 80 s; PLANT=1 plants a fault and must fail)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/crashoutbox ./integration/crashoutbox
+	@$(BIN)/crashoutbox $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
 	@sh scripts/setup.sh

@@ -206,6 +206,9 @@ select j.id, j.scope, kind, state, answer,
   join {schema}.job j on j.id = ask.id and j.scope = ask.scope
  where (expires_at <= clock_timestamp()) is not true`
 
+// sqlStandby asks whether the server may lag behind the one that jobs are submitted to.
+const sqlStandby = `select pg_is_in_recovery()`
+
 // sqlConfirm commits a WAL record that means nothing: it is acknowledged after all that could be seen before it.
 const sqlConfirm = `select pg_logical_emit_message(true, 'txonce', '')`
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -28,7 +29,8 @@ func (r *Runner) Status(ctx context.Context, scope string, id toolcall.ID) (tool
 }
 
 // Statuses is Status for many jobs at once, in the order of the asks: one round trip for all that have ended or have a worker,
-// two for those that wait. What a scope does not have is StateNone. It makes the runner a [toolcall.Source].
+// two for those that wait. What a scope does not have is StateNone; on a standby, which may not have heard of a job yet, that is
+// ErrUnavailable. It makes the runner a [toolcall.Source].
 func (r *Runner) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
 	found, err := r.read(ctx, asks)
 	if err != nil {
@@ -89,20 +91,38 @@ func (r *Runner) read(ctx context.Context, asks []toolcall.Ask) (map[toolcall.As
 	if len(ids) == 0 {
 		return found, nil
 	}
-	rows, err := r.pool.Query(ctx, r.sql.status, ids, scopes)
-	if err != nil {
-		return nil, explain(ctx, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		ask, read, err := readRow(rows)
-		if err != nil {
-			return nil, err
+	var broken error
+	var standby bool
+	b := &pgx.Batch{}
+	b.Queue(r.sql.status, ids, scopes).Query(func(rows pgx.Rows) error {
+		for rows.Next() && broken == nil {
+			var ask toolcall.Ask
+			var read *reading
+			if ask, read, broken = readRow(rows); broken == nil {
+				found[ask] = read
+			}
 		}
-		found[ask] = read
+		return rows.Err()
+	})
+	b.Queue(sqlStandby).QueryRow(func(row pgx.Row) error { return row.Scan(&standby) })
+	switch err := r.pool.SendBatch(ctx, b).Close(); {
+	case err != nil:
+		return nil, explain(ctx, err)
+	case broken != nil:
+		return nil, broken
+	case standby && !all(found, asks):
+		return nil, errStandby
 	}
-	return found, explain(ctx, rows.Err())
+	return found, nil
 }
+
+// all reports whether each job that may be there was found.
+func all(found map[toolcall.Ask]*reading, asks []toolcall.Ask) bool {
+	return !slices.ContainsFunc(asks, func(ask toolcall.Ask) bool { return isJob(ask.ID) && validScope(ask.Scope) && found[ask] == nil })
+}
+
+// errStandby says that the server that was asked cannot know.
+var errStandby = fmt.Errorf("%w: the server is a standby, which may not have the job yet; ask the primary", ErrUnavailable)
 
 func readRow(rows pgx.Rows) (toolcall.Ask, *reading, error) {
 	var (

@@ -204,8 +204,13 @@ func TestDead_O05_RedriveAll(t *testing.T) {
 		states      []toolcall.MessageState
 		want        int
 	}{
-		{"hook", 0, nil, 0}, {"nowhere", 10, nil, 0}, {"hook", 10, []toolcall.MessageState{toolcall.MessageDelivered, toolcall.MessageCancelled}, 0},
-		{"hook", 1, nil, 1}, {"hook", 10, []toolcall.MessageState{toolcall.MessageUnknown}, 1}, {"hook", 10, nil, 1}, {"hook", 10, nil, 0},
+		{"hook", 0, nil, 0},
+		{"nowhere", 10, nil, 0},
+		{"hook", 10, []toolcall.MessageState{toolcall.MessageDelivered, toolcall.MessageCancelled}, 0},
+		{"hook", 1, nil, 1},
+		{"hook", 10, []toolcall.MessageState{toolcall.MessageUnknown}, 1},
+		{"hook", 10, nil, 1},
+		{"hook", 10, nil, 0},
 		{"hook", 10, []toolcall.MessageState{toolcall.MessageExpired}, 1},
 	} {
 		if n, err := box.RedriveAll(t.Context(), c.destination, c.limit, c.states...); err != nil || n != c.want {

@@ -118,8 +118,10 @@ func TestMessage_O01_CheckerRefusesBeforeTheCommit(t *testing.T) {
 		m    outbox.Message
 		want error
 	}{
-		{outbox.Message{Destination: "hook"}, errOops}, {outbox.Message{Destination: "hook"}, outbox.ErrMessage},
-		{outbox.Message{Destination: "Hook", Address: "a"}, outbox.ErrUnknownDestination}, {outbox.Message{}, outbox.ErrUnknownDestination},
+		{outbox.Message{Destination: "hook"}, errOops},
+		{outbox.Message{Destination: "hook"}, outbox.ErrMessage},
+		{outbox.Message{Destination: "Hook", Address: "a"}, outbox.ErrUnknownDestination},
+		{outbox.Message{}, outbox.ErrUnknownDestination},
 		{outbox.Message{Destination: "hook", Address: "a"}, nil},
 	} {
 		if _, err := txidem.Run(t.Context(), store, request(fmt.Sprint(i)), sends(box, c.m)); !errors.Is(err, c.want) {

@@ -94,12 +94,12 @@ with c as (
     returning p.*
 )` + sqlClaimed
 
-// sqlClaimLanes claims the first messages of ordering keys, going from key to key behind $5 and visiting at most $6 of them: what
+// sqlClaimLanes claims the first messages of ordering keys, going from key to key behind $5 until $4 are found or $6 were visited: what
 // waits behind the first ones costs nothing. Numbers are in the order of commits, so that what can be seen has no unseen one
 // before it. The first column is the last key that was visited, the second whether there may be more.
 const sqlClaimLanes = `
 with recursive lane as (
-    (select p.ordering_key, p.id, ` + sqlFree + ` as free
+    (select p.ordering_key, p.id, ` + sqlFree + ` as free, (` + sqlFree + `)::integer as n
        from {schema}.message_pending p
       where destination = $1::text and ordering_key is not null and ordering_key > $5::text collate "C" and ` + sqlOpen + `
       order by ordering_key, seq
@@ -107,11 +107,12 @@ with recursive lane as (
     union all
     select n.*
       from lane l, lateral (
-           select p.ordering_key, p.id, ` + sqlFree + `
+           select p.ordering_key, p.id, ` + sqlFree + `, l.n + (` + sqlFree + `)::integer
              from {schema}.message_pending p
             where destination = $1::text and ordering_key is not null and ordering_key > l.ordering_key
             order by ordering_key, seq
             limit 1) n
+     where l.n < $4::integer
 ), visited as (
     select * from lane limit $6::integer
 ), c as (
@@ -119,13 +120,13 @@ with recursive lane as (
        set ` + sqlBegin + `
      where ctid = any(array(select ctid
                               from {schema}.message_pending p
-                             where id = any(array(select id from visited where free limit $4::integer)) and ` + sqlFree + `
+                             where id = any(array(select id from visited where free)) and ` + sqlFree + `
                                for update skip locked))
        and ` + sqlFree + `
     returning p.*
 )
 select v.last, v.many, r.*
-  from (select coalesce(max(ordering_key), '') as last, count(*) = $6::integer as many from visited) v
+  from (select coalesce(max(ordering_key), '') as last, count(*) = $6::integer or coalesce(max(n) = $4::integer, false) as many from visited) v
   left join (` + sqlClaimed + `) r on true`
 
 // sqlAllow counts up what a destination with a rate may begin, and keeps its row until the claims behind it are paid for.

@@ -47,13 +47,15 @@
 // # What it promises
 //
 // It changes nothing and delays nobody. What it says was so when it looked: a state that is succeeded, failed or cancelled does
-// not change any more, and none is never said of a call that has committed, nor where a source could not look. An id of another
-// caller and one that never was get the same answer, byte for byte; the caller is found out on each question anew.
+// not change any more, and none is never said of a call that had committed when it was asked about, nor where a source could not
+// look, as on a standby. An id of another caller and one that never was get the same answer, byte for byte; the caller is found
+// out on each question anew.
 //
-// All who wait share one question to each source, each [Config].Poll, and none while nobody waits; what changes in
+// All who wait share one question to each source, for calls and for jobs, each [Config].Poll, and none while nobody waits; what changes in
 // this process is looked for at once. Questions that do not wait travel together with those that arrive while others are under
-// way. That takes three connections at most, for any number of askers, and two more where there is an outbox. One record that cannot be read fails nobody else's
-// question, and a database that is away for a while does not end the wait.
+// way. That takes three connections at most for each [Add] and each [Handler], for any number of askers, and two more where there
+// is an outbox. One record that cannot be read fails nobody else's question, and a database that is away for a while does not
+// end the wait.
 //
 // # Tasks
 //
@@ -67,6 +69,9 @@
 // # Limits
 //
 //   - How long a call is told of is the retention of its policy, and of a job that of its definition. After that it is none.
+//   - Where protection is switched off (txidem.Policy.Disabled) calls leave nothing to be asked for. A tool for which it is off is
+//     not among the tools here, and where it is off for the store, a call without a record is unavailable.
+//   - What no source knows of is none. Where tools submit jobs, their runner must be among the sources.
 //   - Of a call that runs and has no record yet, the tool is not known by its id alone.
 //   - A call that has expired and was made again under the same key is the same call: the messages of the time before are told of as
 //     well, and first, as long as the outbox keeps them.

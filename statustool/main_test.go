@@ -11,7 +11,12 @@ import (
 	"github.com/txonce/txonce/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	if raw := os.Getenv(processEnv); raw != "" {
+		os.Exit(serve(raw))
+	}
+	dbtest.Main(m)
+}
 
 var update = flag.Bool("update", false, "write the golden files of what models and clients read anew")
 

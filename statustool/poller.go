@@ -97,16 +97,18 @@ func (p *poller) listen(ctx context.Context) {
 // run looks, and rests for a while that grows with what a look costs. The time that a look takes is part of every: whoever ends
 // just behind the beginning of one look is seen by the next.
 func (p *poller) run(ctx context.Context) {
-	every, took := p.every, time.Duration(0)
+	every, longer, took := p.every, p.every, time.Duration(0)
 	for quiet := least; p.rest(ctx, quiet, max(every-took, quiet)); {
 		begun := time.Now()
-		if failed := p.look(ctx); failed {
-			every = min(2*every, max(longestPoll, p.every))
-		} else {
-			every = p.every
-		}
+		failed := p.look(ctx)
 		took = time.Since(begun)
-		quiet = max(least, share*took)
+		every, quiet = p.every, max(least, share*took)
+		if failed { // how long it took says how long the database hung
+			longer = min(2*longer, max(longestPoll, p.every))
+			every, quiet = longer, min(quiet, longestPoll)
+		} else {
+			longer = p.every
+		}
 	}
 }
 
@@ -131,7 +133,7 @@ func (p *poller) rest(ctx context.Context, quiet, every time.Duration) bool {
 
 // look asks for all who wait and tells them what is new. It reports whether nothing could be found out.
 func (p *poller) look(ctx context.Context) (failed bool) {
-	asks := p.asks()
+	asks, asking := p.asks()
 	limited, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	byAsk := make(map[toolcall.Ask]finding, len(asks))
@@ -145,27 +147,27 @@ func (p *poller) look(ctx context.Context) (failed bool) {
 	if ctx.Err() != nil { // whoever waits now has a loop of their own
 		return failed
 	}
-	for w := range p.waiting {
-		if f, asked := byAsk[w.ask]; asked && !same(f, w.last) {
-			w.tell(f)
+	for _, w := range asking { // whoever came meanwhile knows more than this look does
+		if _, waits := p.waiting[w]; waits && !same(byAsk[w.ask], w.last) {
+			w.tell(byAsk[w.ask])
 		}
 	}
 	return failed
 }
 
-// asks are the questions of all who wait, each one once.
-func (p *poller) asks() []toolcall.Ask {
+// asks are the questions of all who wait, each one once, and who they are.
+func (p *poller) asks() (asks []toolcall.Ask, asking []*waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := make(map[toolcall.Ask]struct{}, len(p.waiting))
-	asks := make([]toolcall.Ask, 0, len(p.waiting))
 	for w := range p.waiting {
+		asking = append(asking, w)
 		if _, twice := seen[w.ask]; !twice {
 			seen[w.ask] = struct{}{}
 			asks = append(asks, w.ask)
 		}
 	}
-	return asks
+	return asks, asking
 }
 
 // tell is called by one goroutine at a time.

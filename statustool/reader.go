@@ -28,6 +28,8 @@ func (r *reader) follow(ctx context.Context, ask toolcall.Ask, wait time.Duratio
 	if wait > 0 {
 		before = r.sources.changed()
 	}
+	over := time.NewTimer(wait) // what the first look takes is part of it
+	defer over.Stop()
 	known, err := r.asker.ask(ctx, ask)
 	if err != nil {
 		known.err = err
@@ -37,8 +39,6 @@ func (r *reader) follow(ctx context.Context, ask toolcall.Ask, wait time.Duratio
 	}
 	w := r.poller.join(ask, known, before)
 	defer r.poller.leave(w)
-	over := time.NewTimer(wait)
-	defer over.Stop()
 	for {
 		if told != nil && known.err == nil {
 			told(known.status)

@@ -51,14 +51,28 @@ func (s sources) ask(ctx context.Context, asks []toolcall.Ask) []finding {
 	}
 	for _, source := range s {
 		var rest []int
-		for len(open) > 0 {
-			part := open[:min(len(open), mostAsks)]
-			open = open[len(part):]
-			rest = append(rest, askSome(ctx, source, asks, part, found)...)
+		for _, some := range byForm(asks, open) {
+			for part := range slices.Chunk(some, mostAsks) {
+				rest = append(rest, askSome(ctx, source, asks, part, found)...)
+			}
 		}
 		open = rest
 	}
 	return found
+}
+
+// byForm takes those of calls and those of jobs apart. A source answers about ids that have not its form without looking, which
+// says nothing of whether it can look.
+func byForm(asks []toolcall.Ask, open []int) [2][]int {
+	var forms [2][]int
+	for _, at := range open {
+		form := 0
+		if isJob(asks[at].ID) {
+			form = 1
+		}
+		forms[form] = append(forms[form], at)
+	}
+	return forms
 }
 
 // askSome asks one source and returns what it does not have.
@@ -92,17 +106,29 @@ type look struct {
 	hits   int
 }
 
+// all answers each ask. What fails beside others that do not is asked for once more: a connection that broke fails once, and a
+// record that cannot be read does each time.
 func (l *look) all(asks []toolcall.Ask) []finding {
 	found := l.some(asks)
 	for i := range found {
-		found[i].alone = found[i].err != nil && l.hits > 0
+		switch {
+		case found[i].err == nil:
+		case l.hits == 0: // it is not about this record
+			return found
+		default:
+			again := l.some(asks[i : i+1])
+			found[i], found[i].alone = again[0], again[0].err != nil && !l.lost()
+		}
 	}
 	return found
 }
 
+// lost reports whether it makes no sense to go on.
+func (l *look) lost() bool { return l.misses >= mostMisses || l.ctx.Err() != nil }
+
 func (l *look) some(asks []toolcall.Ask) []finding {
 	found := make([]finding, len(asks))
-	if l.misses < mostMisses && l.ctx.Err() == nil || l.err == nil {
+	if !l.lost() || l.err == nil {
 		statuses, err := l.statuses(asks)
 		if err == nil {
 			l.misses, l.hits = 0, l.hits+1
@@ -113,7 +139,7 @@ func (l *look) some(asks []toolcall.Ask) []finding {
 		}
 		l.misses, l.err = l.misses+1, err
 	}
-	if len(asks) == 1 || l.misses >= mostMisses || l.ctx.Err() != nil {
+	if len(asks) == 1 || l.lost() {
 		for i := range found {
 			found[i].err = l.err
 		}

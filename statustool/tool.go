@@ -202,8 +202,11 @@ func (t *tool) get(only string) reports {
 			return nil, nil, ctx.Err()
 		case err != nil:
 			return t.words.unavailable(q.ask.ID.String()), nil, nil
-		case only != "" && status.Job == nil && status.Tool != "" && status.Tool != only:
+		case args.tool == "" || status.Job != nil || status.Tool == "" || status.Tool == args.tool:
+		case only != "":
 			return badArgs(fmt.Sprintf("This id is that of a call of %s, not of %s; ask %s.", status.Tool, only, t.cfg.Name)), nil, nil
+		default:
+			return badArgs(fmt.Sprintf("The arguments contradict each other: this id is that of a call of %s, not of %s. Give id alone.", status.Tool, quoted(args.tool))), nil, nil
 		}
 		return t.report(ctx, q.ask, status)
 	}

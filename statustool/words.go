@@ -111,11 +111,15 @@ func failed(s toolcall.Status) string {
 		"Correct what the reason says, and call again, with a new idempotency_key if you gave one."
 }
 
-// unavailable is the report of what could not be found out.
+// unavailable is the report of what could not be found out. The id is empty where it was not even read.
 func (w words) unavailable(id string) *Report {
+	again := "ask the same again"
+	if id != "" {
+		again = w.ask(id)
+	}
 	return &Report{State: StateUnavailable, ID: id, RetryAfter: secondsForTrouble, Next: fmt.Sprintf(
 		"It cannot be found out at the moment how far this is. Do not repeat the call and do not try another way. Wait %d seconds, then %s. "+
-			"If that does not help, tell the people who run this tool.", secondsForTrouble, w.ask(id))}
+			"If that does not help, tell the people who run this tool.", secondsForTrouble, again)}
 }
 
 // writeCancel is for the answer to somebody who wanted to cancel.

@@ -3,6 +3,7 @@ package txidem
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -13,9 +14,21 @@ import (
 // Statuses says how far the calls have come that the asks name, by id and in their order, without making or delaying any:
 // it is what [Store.Status] says to those who know nothing but an id. A call that the asker's scope does not have, and one that
 // Config.Authorize does not let them see, looks like one that was never made. Records that have ended cost one round trip for
-// all of them; where some are missing, another one looks who is running, before it looks for the records again. A standby,
-// which cannot know who is running, gives ErrOutcomeUnknown then.
+// all of them; where some are missing, or were cut off, another one looks who is running, before it looks for the records again. A standby,
+// which cannot know who is running, gives ErrOutcomeUnknown then, and so does a store whose policy is Disabled: a call may have
+// been made that has left no record.
 func (s *Store) Statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
+	statuses, err := s.statuses(ctx, asks)
+	if err == nil && s.policy.Disabled && slices.ContainsFunc(statuses, func(made toolcall.Status) bool { return isCall(made.ID) && made.State == toolcall.StateNone }) {
+		return nil, &OutcomeUnknownError{Err: errUnprotected}
+	}
+	return statuses, err
+}
+
+// errUnprotected says that what has no record may have been done all the same.
+var errUnprotected = errors.New("txidem: calls leave no record, by Policy.Disabled")
+
+func (s *Store) statuses(ctx context.Context, asks []toolcall.Ask) ([]toolcall.Status, error) {
 	if s.memory != nil {
 		return s.memory.statuses(ctx, asks)
 	}
@@ -107,15 +120,21 @@ func scopeIn(ask toolcall.Ask) string {
 	return ask.Scope
 }
 
-// missing returns the locks of calls that have no record that the asker may know of.
+// missing returns the locks of calls that have no record that the asker may know of, or one of an attempt that was cut off as
+// far as this server knows: a standby may not have heard of its end. An id of another version is no call's (a job's is one),
+// and nobody holds its lock.
 func (a *inquiry) missing() (locks []int64) {
 	for _, ask := range a.asks {
-		if rec := a.records[ask.ID]; rec == nil || rec.scope != ask.Scope || rec.expired {
+		rec := a.records[ask.ID]
+		if isCall(ask.ID) && (rec == nil || rec.scope != ask.Scope || rec.expired || rec.state == stateRunning && !rec.live) {
 			locks = append(locks, a.store.lockFor(ask.Scope, ask.ID))
 		}
 	}
 	return locks
 }
+
+// isCall reports whether an id is of the version that calls have.
+func isCall(id toolcall.ID) bool { return id[6]>>4 == 8 }
 
 // look reads the locks first and the records second, as Status does: one read of the locks for all.
 func (a *inquiry) look(ctx context.Context, locks []int64) error {

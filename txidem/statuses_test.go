@@ -161,3 +161,26 @@ func TestStatuses_S02_InMemory(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestStatuses_S02_WithoutProtectionNothingIsNone: what was done left no record. What has one is told.
+func TestStatuses_S02_WithoutProtectionNothingIsNone(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil, nil)
+	if _, err := Run(t.Context(), f.store, request("done"), writes("done")); err != nil {
+		t.Fatal(err)
+	}
+	off, err := New(f.pool, &Config{Policy: &Policy{Disabled: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.store = off
+	if got := f.ask(request("done"))[0]; got.State != toolcall.StateSucceeded {
+		t.Errorf("done before: %+v", got)
+	}
+	if _, err := Run(t.Context(), off, request("unprotected"), writes("unprotected")); err != nil || f.effects("unprotected") != 1 {
+		t.Fatal(err)
+	}
+	if got, err := off.Statuses(t.Context(), []toolcall.Ask{{Scope: request("").Scope, ID: idOf(request("unprotected"))}}); !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("done without protection: %+v, %v", got, err)
+	}
+}

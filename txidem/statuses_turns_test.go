@@ -49,6 +49,24 @@ func TestStatuses_S03_CostsTwoRoundTripsAtMost(t *testing.T) {
 	}
 }
 
+// TestStatuses_S03_NoLockIsLookedForByTheIDOfAJob: it is no call's.
+func TestStatuses_S03_NoLockIsLookedForByTheIDOfAJob(t *testing.T) {
+	t.Parallel()
+	w := &turns{}
+	f := setup(t, nil, w.counted)
+	ofJob, ofCall := idOf(request("never")), idOf(request("never"))
+	ofJob[6] = ofJob[6]&0x0f | 0x70
+	for id, want := range map[toolcall.ID]int{ofJob: 1, ofCall: 2} {
+		for i := range 4 { // the first ones describe the statements
+			w.take()
+			got, err := f.store.Statuses(t.Context(), []toolcall.Ask{{Scope: request("").Scope, ID: id}})
+			if n := w.take(); err != nil || got[0].State != toolcall.StateNone || i == 3 && n != want {
+				t.Errorf("%s: %+v, %v, in %d round trips, want %d", id, got, err, n, want)
+			}
+		}
+	}
+}
+
 // TestStatuses_S03_AreNotPlannedEachTime: that would take longer than to read one, and a good part of reading some.
 func TestStatuses_S03_AreNotPlannedEachTime(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,10 @@ func TestTally_FindsWhatIsWrong(t *testing.T) {
 		t.Error(diff)
 	}
 	said := strings.Join(r.problems(), "\n")
-	for _, problem := range []string{"2 effects", "3 intents", "1 answers", "only 6 calls", "no answer was learned", "5 jobs", `answered "done"`,
-		"took 5 webhooks for 4", "told of 7 refunds", "not told of 8", "9 webhooks", "10 webhooks", "no webhook was sent again"} {
+	for _, problem := range []string{
+		"2 effects", "3 intents", "1 answers", "only 6 calls", "no answer was learned", "5 jobs", `answered "done"`,
+		"took 5 webhooks for 4", "told of 7 refunds", "not told of 8", "9 webhooks", "10 webhooks", "no webhook was sent again",
+	} {
 		if !strings.Contains(said, problem) {
 			t.Errorf("nothing is said of %q:\n%s", problem, said)
 		}

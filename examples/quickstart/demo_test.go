@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -100,6 +103,52 @@ func checkProtected(t *testing.T, pg *devpg.Server, seed uint64) {
 	}
 	if strings.Contains(stderr.String(), "quickstart:") {
 		t.Error(stderr.String())
+	}
+}
+
+// TestAwaitRest_O01_WaitsForMessages: the demo counts what the merchant took when nothing is on its way any more.
+func TestAwaitRest_O01_WaitsForMessages(t *testing.T) {
+	t.Parallel()
+	pg, err := devpg.Start(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pg.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	name := fmt.Sprintf("txonce_rest_%08x", rand.Uint32())
+	db, err := openDatabase(t.Context(), pg.URL(), schemas{app: name, txonce: name + "_records"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	m, err := openMerchant(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.close)
+	box, err := newOutbox(db, m, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := 1
+	for troubleFor(1, fmt.Sprint(order), 1) != cutsBefore || troubleFor(1, fmt.Sprint(order), 2) != failsBefore {
+		order++ // one that is taken at its third attempt
+	}
+	err = pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+		return publish(box)(t.Context(), tx, RefundNotice{OrderID: fmt.Sprint(order)})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := relay(t.Context(), box)
+	rest := &shop{jobs: place{db.schemas.txonce + ".job", "finished_at"}, unsent: db.schemas.txonce + ".message_pending"}
+	_, err = (&show{db: db}).awaitRest(t.Context(), rest)
+	n := m.noticesOf(map[string]int{fmt.Sprint(order): 1})
+	if err = errors.Join(err, stop(), db.drop(t.Context())); err != nil || n.accepted != 1 || n.lost != 0 {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
 

@@ -96,7 +96,8 @@ func TestServe_Stdio(t *testing.T) {
 	}
 }
 
-// callTwice calls a tool with a key, and again on a new wording, and asks what became of the call. It wants one answer.
+// callTwice calls a tool with a key, and again on a new wording, and asks what became of the call. It wants one answer, and to hear
+// of the one message that the call sends.
 func callTwice(t *testing.T, transport mcp.Transport) {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
@@ -127,7 +128,7 @@ func callTwice(t *testing.T, transport mcp.Transport) {
 	if diff := cmp.Diff(first.StructuredContent, second.StructuredContent); diff != "" {
 		t.Errorf("the answers differ: %s", diff)
 	}
-	if got := readAnswer(toolStatus, asked); got.kind != done || got.text != firstText(first) {
+	if got := readAnswer(toolStatus, asked); got.kind != done || got.text != firstText(first) || !strings.Contains(got.next, "Messages that the call sends: 1 ") {
 		t.Errorf("asked for the call: %+v, want %q", got, firstText(first))
 	}
 }

@@ -47,8 +47,8 @@ func TestCrash_R02_R09_I1_I2_I5_KilledAtEveryStep(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := run(t.Context(), o, &stdout, &stderr)
 	t.Logf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
-	if status != exitGood {
-		t.Errorf("exit status %d, want %d", status, exitGood)
+	if status != lives.ExitGood {
+		t.Errorf("exit status %d, want %d", status, lives.ExitGood)
 	}
 	lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
 	found := lastLine.FindStringSubmatch(lines[len(lines)-1])
@@ -83,7 +83,7 @@ func TestCrash_R18_OneMode(t *testing.T) {
 	for _, m := range allModes() {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			tortured(t, testOptions(t, "10", "-mode", string(m)), (*report).good)
+			tortured(t, testOptions(t, "10", "-mode", string(m)), (*report).Good)
 		})
 	}
 }
@@ -98,14 +98,14 @@ func TestCrash_PlantsAreFound(t *testing.T) {
 	} {
 		t.Run(string(planted), func(t *testing.T) {
 			t.Parallel()
-			tortured(t, testOptions(t, "40", "-plant", string(planted)), func(r *report) bool { return !r.good() && shows(r) })
+			tortured(t, testOptions(t, "40", "-plant", string(planted)), func(r *report) bool { return !r.Good() && shows(r) })
 		})
 	}
 	for _, m := range allModes() {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
 			tortured(t, testOptions(t, "20", "-plant", "1", "-mode", string(m)), func(r *report) bool {
-				return !r.good() && r.duplicates > 0
+				return !r.Good() && r.duplicates > 0
 			})
 		})
 	}
@@ -119,7 +119,7 @@ func tortured(t *testing.T, o options, shows func(*report) bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.write(&stdout, &stderr)
+	r.Write(&stdout, &stderr)
 	if !shows(r) {
 		t.Errorf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
 	}
@@ -131,7 +131,7 @@ func TestCrash_OneIsolationLevel(t *testing.T) {
 	for _, level := range allIsolations() {
 		t.Run(strings.ReplaceAll(string(level), " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			tortured(t, testOptions(t, "28", "-isolation", string(level)), (*report).good)
+			tortured(t, testOptions(t, "28", "-isolation", string(level)), (*report).Good)
 		})
 	}
 }
@@ -155,8 +155,8 @@ func TestCrash_InterruptedStatus(t *testing.T) {
 	defer cancel()
 	var stdout bytes.Buffer
 	status := run(ctx, testOptions(t, "50"), &stdout, &trigger{of: "crash: 5 of 50", do: cancel})
-	if status != exitInterrupted || stdout.Len() > 0 {
-		t.Errorf("exit status %d, want %d; output %q", status, exitInterrupted, stdout.String())
+	if status != lives.ExitInterrupted || stdout.Len() > 0 {
+		t.Errorf("exit status %d, want %d; output %q", status, lives.ExitInterrupted, stdout.String())
 	}
 }
 

@@ -179,7 +179,7 @@ func checkVerdict(t *testing.T, h history, b books, want tally, complaint string
 		t.Errorf("complaints %q, want %q", all, complaint)
 	}
 	h.deaths = append(h.deaths, killed(1, 1, 1, 1, 1).deaths...)
-	if r := newReport(options{modes: []mode{runMode}}, h, b, 0); r.good() != (complaint == "") {
-		t.Errorf("good: %v; %q", r.good(), r.problems)
+	if r := newReport(options{modes: []mode{runMode}}, h, b, 0); r.Good() != (complaint == "") {
+		t.Errorf("good: %v; %q", r.Good(), r.problems)
 	}
 }

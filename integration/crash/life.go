@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -41,27 +38,14 @@ func live(ctx context.Context, a assignment, alive *os.File) (life, error) {
 
 // newLife makes sense of what a worker left.
 func newLife(end lives.End, left []byte) life {
-	l, status, stderr := life{killed: end.Killed()}, end.Status, end.Stderr
-	var err error
-	l.told, l.torn, err = readAnswers(end.Stdout)
-	if err == nil && len(left) > 0 {
+	l := life{killed: end.Killed()}
+	var toldErr, markErr error
+	l.told, l.torn, toldErr = lives.Lines[answer](end.Stdout)
+	if len(left) > 0 {
 		l.mark = &mark{}
-		err = json.Unmarshal(left, l.mark)
+		markErr = json.Unmarshal(left, l.mark)
 	}
-	switch err = errors.Join(err, end.InputErr); {
-	case err != nil:
-		l.problem = fmt.Sprintf("what a worker said cannot be understood: %v", err)
-	case len(stderr) > 0:
-		l.problem = fmt.Sprintf("a worker complains: %s", bytes.TrimSpace(stderr))
-	case l.killed && l.mark == nil:
-		l.problem = "a worker was killed by somebody else"
-	case l.killed && !l.mark.proven():
-		l.problem = fmt.Sprintf("a worker was not where it was to die: %+v", *l.mark)
-	case !l.killed && l.mark != nil:
-		l.problem = fmt.Sprintf("a worker survived its death: %+v", *l.mark)
-	case !l.killed && (!status.Exited() || status.ExitStatus() != 0):
-		l.problem = fmt.Sprintf("a worker ended with status %d, signal %v", status.ExitStatus(), status.Signal())
-	}
+	l.problem = lives.Problem(end, l.mark, l.mark != nil && l.mark.proven(), toldErr, markErr)
 	return l
 }
 
@@ -71,19 +55,4 @@ func (l life) death() (mark, bool) {
 		return mark{}, false
 	}
 	return *l.mark, true
-}
-
-// readAnswers reads complete lines. What comes behind the last line feed was told to nobody.
-func readAnswers(stdout []byte) (answers []answer, torn bool, err error) {
-	for {
-		line, rest, complete := bytes.Cut(stdout, []byte{'\n'})
-		if !complete {
-			return answers, len(line) > 0, nil
-		}
-		var a answer
-		if err := json.Unmarshal(line, &a); err != nil {
-			return answers, false, fmt.Errorf("line %q: %w", line, err)
-		}
-		answers, stdout = append(answers, a), rest
-	}
 }

@@ -24,7 +24,7 @@ func proofs(m mode) map[point]mark {
 	if m == batchMode {
 		return batchProofs()
 	}
-	answered, unsent, sent, partly := exchange{9, 9, 5}, exchange{Size: 9}, exchange{9, 9, 0}, exchange{9, 4, 0}
+	answered, unsent, sent, partly := exchange{Size: 9, Written: 9, Read: 5}, exchange{Size: 9}, exchange{Size: 9, Written: 9, Read: 0}, exchange{Size: 9, Written: 4, Read: 0}
 	last := func(e exchange) trace { return trace{Claim: answered, Handled: true, Finish: e} }
 	commit := last
 	if m == txMode {
@@ -56,7 +56,7 @@ func proofs(m mode) map[point]mark {
 
 func batchProofs() map[point]mark {
 	whole := func(written, read int) trace {
-		return trace{Handled: true, Whole: exchange{90, written, read}, Parts: parts{Record: 20, Effects: 50, Commit: 80}}
+		return trace{Handled: true, Whole: exchange{Size: 90, Written: written, Read: read}, Parts: parts{Record: 20, Effects: 50, Commit: 80}}
 	}
 	told := func(n int) trace {
 		t := whole(90, 5)
@@ -195,13 +195,13 @@ func TestReadAnswers_ATornLineIsNoAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, torn, err := readAnswers([]byte(c.stdout))
+			got, torn, err := lives.Lines[answer]([]byte(c.stdout))
 			if diff := cmp.Diff(c.want, got); diff != "" || torn != c.torn || err != nil {
 				t.Errorf("torn %v, %v\n%s", torn, err, diff)
 			}
 		})
 	}
-	if _, _, err := readAnswers([]byte(first[:9] + "\n")); err == nil {
+	if _, _, err := lives.Lines[answer]([]byte(first[:9] + "\n")); err == nil {
 		t.Error("a line that is no answer is accepted")
 	}
 }

@@ -67,7 +67,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
 	case err != nil:
-		os.Exit(2)
+		os.Exit(lives.ExitUsage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
@@ -108,7 +108,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.kills, "n", 300, "how many workers to kill")
 	flags.Uint64Var(&o.seed, "seed", 0, "draw as an earlier run did, as far as timing allows; 0 draws a new seed")
-	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+plantNames()+"; 1 is the first of them")
+	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+lives.PlantNames(plants())+"; 1 is the first of them")
 	flags.StringVar(&modes, "mode", "all", "the way to run: all, "+modeNames())
 	flags.StringVar(&isolation, "isolation", "", "isolation level of all calls, such as \"serializable\" (default: all three, mixed)")
 	if err := flags.Parse(args); err != nil {
@@ -129,7 +129,7 @@ func (o *options) set(planted, isolation, modes string) (err error) {
 	if o.kills < 1 {
 		return fmt.Errorf("-n is %d; use 1 or more", o.kills)
 	}
-	if o.plant, err = parsePlant(planted); err != nil {
+	if o.plant, err = lives.ParsePlant(planted, plants()); err != nil {
 		return err
 	}
 	if o.modes, err = parseModes(modes); err != nil {
@@ -149,31 +149,9 @@ func (o *options) set(planted, isolation, modes string) (err error) {
 	return nil
 }
 
-// The exit statuses.
-const (
-	exitGood        = 0
-	exitBad         = 1
-	exitInterrupted = 130
-)
-
 // run is the program. It returns the exit status.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) int {
-	var r *report
-	err := lives.OnServer(ctx, "crash", o.seed, stderr, func(p lives.Place) (err error) {
-		r, err = torture(ctx, o, p, stderr)
-		return err
+	return lives.Run(ctx, "crash", o.seed, stdout, stderr, func(p lives.Place) (lives.Report, error) {
+		return torture(ctx, o, p, stderr)
 	})
-	switch {
-	case ctx.Err() != nil:
-		_, _ = fmt.Fprintln(stderr, "\ncrash: interrupted:", err)
-		return exitInterrupted
-	case err != nil:
-		_, _ = fmt.Fprintf(stderr, "crash: %v\n", err)
-		return exitBad
-	}
-	r.write(stdout, stderr)
-	if !r.good() {
-		return exitBad
-	}
-	return exitGood
 }

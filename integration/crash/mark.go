@@ -1,6 +1,10 @@
 package main
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/txonce/txonce/integration/internal/lives"
+)
 
 // mark is what a worker leaves behind when it dies: where it was, and what had gone over the wire. It is written before
 // the kill, and by what was seen there rather than by what was planned.
@@ -34,22 +38,16 @@ type trace struct {
 type parts struct{ Record, Effects, Commit int }
 
 // exchange is one round trip, in bytes.
-type exchange struct{ Size, Written, Read int }
-
-func (e exchange) unsent() bool   { return e.Size > 0 && e.Written == 0 }
-func (e exchange) partly() bool   { return 0 < e.Written && e.Written < e.Size }
-func (e exchange) sent() bool     { return e.Size > 0 && e.Written == e.Size && e.Read == 0 }
-func (e exchange) answered() bool { return e.Size > 0 && e.Written == e.Size && e.Read > 0 }
-func (e exchange) none() bool     { return e == exchange{} }
+type exchange = lives.Exchange
 
 // last is the exchange that the last answer belongs to.
 func (t *trace) last() *exchange {
 	switch {
-	case !t.Commit.none():
+	case !t.Commit.None():
 		return &t.Commit
-	case !t.Finish.none():
+	case !t.Finish.None():
 		return &t.Finish
-	case !t.Whole.none():
+	case !t.Whole.None():
 		return &t.Whole
 	case t.Statements > 0:
 		return &t.Statement
@@ -62,7 +60,7 @@ func (t *trace) commits(m mode) exchange {
 	switch {
 	case m == txMode:
 		return t.Commit
-	case !t.Whole.none():
+	case !t.Whole.None():
 		return t.Whole
 	}
 	return t.Finish
@@ -74,36 +72,36 @@ func (m mark) proven() bool {
 		return false
 	}
 	t := m.Trace
-	inHandler := t.Claim.answered() && t.Finish.none() && !t.Handled && m.Attempt != ""
-	finished := (t.Claim.answered() || !t.Whole.none()) && t.Handled && m.Attempt != ""
+	inHandler := t.Claim.Answered() && t.Finish.None() && !t.Handled && m.Attempt != ""
+	finished := (t.Claim.Answered() || !t.Whole.None()) && t.Handled && m.Attempt != ""
 	commit := t.commits(m.Mode)
 	switch m.Point {
 	case claimUnsent:
-		return t.Claim.unsent() && t.Whole.none() || t.Whole.unsent()
+		return t.Claim.Unsent() && t.Whole.None() || t.Whole.Unsent()
 	case claimSent:
-		return t.Claim.sent()
+		return t.Claim.Sent()
 	case claimPart:
-		return finished && t.Whole.partly() && t.Parts.Record <= t.Whole.Written && t.Whole.Written < t.Parts.Effects
+		return finished && t.Whole.Partly() && t.Parts.Record <= t.Whole.Written && t.Whole.Written < t.Parts.Effects
 	case claimHeld:
 		return inHandler && t.Statements == 0
 	case betweenTwo:
-		return inHandler && t.Statement.answered()
+		return inHandler && t.Statement.Answered()
 	case inStatement:
-		return inHandler && t.Statement.sent()
+		return inHandler && t.Statement.Sent()
 	case inEffects:
-		return finished && t.Whole.partly() && t.Parts.Effects < t.Whole.Written && t.Whole.Written < t.Parts.Commit
+		return finished && t.Whole.Partly() && t.Parts.Effects < t.Whole.Written && t.Whole.Written < t.Parts.Commit
 	case finishUnsent:
-		return finished && t.Finish.unsent()
+		return finished && t.Finish.Unsent()
 	case finishPart:
-		return finished && (t.Finish.partly() || t.Whole.partly() && t.Whole.Written == t.Parts.Commit)
+		return finished && (t.Finish.Partly() || t.Whole.Partly() && t.Whole.Written == t.Parts.Commit)
 	case finishHeld:
-		return finished && t.Finish.answered() && t.Commit.unsent()
+		return finished && t.Finish.Answered() && t.Commit.Unsent()
 	case commitSent, commitSlow:
-		return finished && commit.sent()
+		return finished && commit.Sent()
 	case replyUntold:
-		return finished && commit.answered() && t.Returned && t.Line > 0 && t.Told == 0
+		return finished && commit.Answered() && t.Returned && t.Line > 0 && t.Told == 0
 	case replyTorn:
-		return finished && commit.answered() && t.Returned && 0 < t.Told && t.Told < t.Line
+		return finished && commit.Answered() && t.Returned && 0 < t.Told && t.Told < t.Line
 	}
 	return false
 }

@@ -85,7 +85,7 @@ func (r *reaper) write(to io.Writer, t turn, b []byte) (int, error) {
 	case finishTurn:
 		return r.finish(to, t, b)
 	case commitTurn:
-		if r.seen.Mode == txMode && seen.Finish.answered() { // others commit nothing
+		if r.seen.Mode == txMode && seen.Finish.Answered() { // others commit nothing
 			return r.pass(to, b, &seen.Commit, finishHeld, r.whenCommitted())
 		}
 	case statementTurn, slowTurn:
@@ -173,7 +173,7 @@ func (r *reaper) pass(to io.Writer, b []byte, e *exchange, before, after point) 
 func (r *reaper) read(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last := r.seen.Trace.last(); !last.none() {
+	if last := r.seen.Trace.last(); !last.None() {
 		last.Read += n
 	}
 }

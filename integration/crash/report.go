@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // report is all that a run found out.
@@ -101,16 +103,16 @@ const (
 func (r *report) shortfalls() []string {
 	var found []string
 	all := r.byStep(r.o.modes)
-	if total(all) < r.o.kills {
-		found = append(found, fmt.Sprintf("%d kills, %d were asked for", total(all), r.o.kills))
+	if lives.Total(all) < r.o.kills {
+		found = append(found, fmt.Sprintf("%d kills, %d were asked for", lives.Total(all), r.o.kills))
 	}
 	found = append(found, short("", all)...)
 	for _, m := range r.o.modes {
 		by := r.byStep([]mode{m})
-		if total(by) < r.o.share(m) {
-			found = append(found, fmt.Sprintf("%s: %d kills, %d were asked for", m, total(by), r.o.share(m)))
+		if lives.Total(by) < r.o.share(m) {
+			found = append(found, fmt.Sprintf("%s: %d kills, %d were asked for", m, lives.Total(by), r.o.share(m)))
 		}
-		if total(by) >= fewKills && len(r.o.modes) > 1 {
+		if lives.Total(by) >= fewKills && len(r.o.modes) > 1 {
 			found = append(found, short(string(m)+": ", by)...)
 		}
 	}
@@ -119,7 +121,7 @@ func (r *report) shortfalls() []string {
 
 // short says which steps have too few kills.
 func short(whose string, by map[step]int) (found []string) {
-	kills := total(by)
+	kills := lives.Total(by)
 	for _, s := range steps() {
 		if 100*by[s] < leastShare*kills {
 			found = append(found, fmt.Sprintf("%sstep %s has %d of %d kills, less than %d %%", whose, s, by[s], kills, leastShare))
@@ -128,20 +130,14 @@ func short(whose string, by map[step]int) (found []string) {
 	return found
 }
 
-func (r *report) good() bool {
+// Good reports whether nothing is wrong.
+func (r *report) Good() bool {
 	return len(r.problems) == 0 && r.duplicates == 0 && r.lost == 0 && r.wrong == 0
 }
 
-// mostProblems is how many problems are printed. The figures count all of them.
-const mostProblems = 20
-
-func (r *report) write(stdout, stderr io.Writer) {
-	for _, problem := range r.problems[:min(len(r.problems), mostProblems)] {
-		_, _ = fmt.Fprintln(stderr, "!", problem)
-	}
-	if more := len(r.problems) - mostProblems; more > 0 {
-		_, _ = fmt.Fprintf(stderr, "! and %d more\n", more)
-	}
+// Write writes what is wrong, and the figures.
+func (r *report) Write(stdout, stderr io.Writer) {
+	lives.WriteProblems(stderr, r.problems)
 	for _, m := range r.o.modes {
 		r.writePoints(stdout, m)
 	}
@@ -181,5 +177,5 @@ func line(whose string, kills map[step]int, intents int, t tally) string {
 		by = append(by, fmt.Sprintf("%s:%d", s, kills[s]))
 	}
 	return fmt.Sprintf("crash: %skills=%d by_step=%s intents=%d effects=%d duplicates=%d lost=%d wrong_answers=%d",
-		whose, total(kills), strings.Join(by, ","), intents, t.effects, t.duplicates, t.lost, t.wrong)
+		whose, lives.Total(kills), strings.Join(by, ","), intents, t.effects, t.duplicates, t.lost, t.wrong)
 }

@@ -42,8 +42,8 @@ func TestReport_NeedsTheKillsThatWereAskedForAndATenthAtEachStep(t *testing.T) {
 			t.Parallel()
 			r := newReport(options{kills: 100, modes: []mode{runMode}}, c.h, emptyBooks(), 0)
 			problems := strings.Join(r.problems, "\n")
-			if r.good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
-				t.Errorf("good: %v, problems: %q; want %q", r.good(), problems, c.problem)
+			if r.Good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
+				t.Errorf("good: %v, problems: %q; want %q", r.Good(), problems, c.problem)
 			}
 		})
 	}
@@ -66,8 +66,8 @@ func TestReport_EachModeNeedsItsShare(t *testing.T) {
 			h := history{deaths: append(deathsOf(runMode, c.run...), deathsOf(leasedMode, c.leased...)...)}
 			r := newReport(o, h, emptyBooks(), 0)
 			problems := strings.Join(r.problems, "\n")
-			if r.good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
-				t.Errorf("good: %v, problems: %q; want %q", r.good(), problems, c.problem)
+			if r.Good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
+				t.Errorf("good: %v, problems: %q; want %q", r.Good(), problems, c.problem)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestReport_LastLines(t *testing.T) {
 	b.effects = append(b.effects, effect{0, "2.0.1/tx"})
 	say(&h, answer{Mode: txMode, Intent: 0, Class: done, Raw: []byte(doneRaw), ID: "C"})
 	var stdout, stderr bytes.Buffer
-	newReport(options{kills: 22, modes: []mode{runMode, txMode}}, h, b, 0).write(&stdout, &stderr)
+	newReport(options{kills: 22, modes: []mode{runMode, txMode}}, h, b, 0).Write(&stdout, &stderr)
 	const want = `
 crash: run: kills=17 by_step=claim:1,handler:2,finish:4,commit:4,reply:6 intents=2 effects=1 duplicates=0 lost=0 wrong_answers=0
 crash: tx: kills=5 by_step=claim:1,handler:1,finish:1,commit:1,reply:1 intents=1 effects=1 duplicates=1 lost=0 wrong_answers=1

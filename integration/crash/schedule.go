@@ -72,7 +72,7 @@ func newSchedule(o options, p lives.Place) *schedule {
 func (s *schedule) next() (assignment, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if total(s.deaths)+total(s.planned) >= s.o.kills || s.lives >= 5*s.o.kills+50 {
+	if lives.Total(s.deaths)+lives.Total(s.planned) >= s.o.kills || s.lives >= 5*s.o.kills+50 {
 		return assignment{}, false
 	}
 	waits := [...]time.Duration{txidem.NoWait, shortWait, longerWait}
@@ -215,13 +215,5 @@ func (s *schedule) settle(a assignment, l life) int {
 	for leased := range s.open {
 		s.open[leased] = slices.DeleteFunc(s.open[leased], func(n int) bool { return s.final[n] >= enough })
 	}
-	return total(s.deaths)
-}
-
-func total[K comparable](counts map[K]int) int {
-	sum := 0
-	for _, n := range counts {
-		sum += n
-	}
-	return sum
+	return lives.Total(s.deaths)
 }

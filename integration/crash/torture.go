@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,31 +54,22 @@ func torture(ctx context.Context, o options, p lives.Place, stderr io.Writer) (r
 		return nil, err
 	}
 	defer pool.Close()
-	watch, alive, err := os.Pipe()
+	begin := time.Now()
+	t := &torturer{schedule: newSchedule(o, p), progress: lives.NewProgress(stderr, "crash", o.kills)}
+	left, err := lives.Outlived(ctx, pool, applicationName, func(alive *os.File) error {
+		t.alive = alive
+		err := t.kill(ctx)
+		t.progress.End()
+		if err == nil {
+			err = t.finish(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _, _ = watch.Close(), alive.Close() }()
-
-	begin := time.Now()
-	t := &torturer{schedule: newSchedule(o, p), alive: alive, progress: lives.NewProgress(stderr, "crash", o.kills)}
-	err = t.kill(ctx)
-	t.progress.End()
-	if err == nil {
-		err = t.finish(ctx)
-	}
-	left := lives.ProcessesLeft(alive, watch)
-	if err != nil {
-		return nil, errors.Join(err, left)
-	}
-	if left == nil {
-		left = lives.SessionsLeft(ctx, pool, applicationName)
-	}
-	switch {
-	case errors.Is(left, lives.ErrLeft):
-		t.history.problems = append(t.history.problems, left.Error())
-	case left != nil:
-		return nil, left
+	if left != "" {
+		t.history.problems = append(t.history.problems, left)
 	}
 	b, err := readBooks(ctx, pool)
 	if err != nil {

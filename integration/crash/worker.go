@@ -27,14 +27,14 @@ func work(stdin io.Reader, stdout, stderr io.Writer) int {
 	var a assignment
 	if err := lives.Assigned(stdin, &a, func(string) {}); err != nil {
 		_, _ = fmt.Fprintln(stderr, "no assignment:", err)
-		return exitBad
+		return lives.ExitBad
 	}
 	w := &worker{a: a, reaper: newReaper(a.Death, lives.Marks()), stdout: stdout, stderr: stderr}
 	if err := w.live(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
-		return exitBad
+		return lives.ExitBad
 	}
-	return exitGood
+	return lives.ExitGood
 }
 
 type worker struct {

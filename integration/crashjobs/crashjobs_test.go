@@ -49,8 +49,8 @@ func TestCrashJobs_J01_J02_J06_J07_KilledAtEveryStep(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := run(t.Context(), o, &stdout, &stderr)
 	t.Logf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
-	if status != exitGood {
-		t.Errorf("exit status %d, want %d", status, exitGood)
+	if status != lives.ExitGood {
+		t.Errorf("exit status %d, want %d", status, lives.ExitGood)
 	}
 	lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
 	last, before := lastLine.FindStringSubmatch(lines[len(lines)-1]), killsLine.FindStringSubmatch(lines[max(len(lines)-2, 0)])
@@ -126,8 +126,8 @@ func TestCrashJobs_PlantsAreFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.write(&stdout, &stderr)
-			if r.good() || !shows(r) {
+			r.Write(&stdout, &stderr)
+			if r.Good() || !shows(r) {
 				t.Errorf("seed %d\n%s%s", o.seed, stderr.String(), stdout.String())
 			}
 		})

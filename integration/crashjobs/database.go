@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/integration/internal/lives"
-	"github.com/txonce/txonce/migrations"
 )
 
 // sqlTables makes the tables that jobs write to. Nothing in them keeps an effect from being there twice.
@@ -16,26 +16,7 @@ create table counter (bucket int primary key, n int not null)`
 
 // prepare opens a fresh database and makes the tables.
 func prepare(ctx context.Context, p lives.Place) (*pgxpool.Pool, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	err = migrations.Up(ctx, pool, nil)
-	if err == nil {
-		_, err = pool.Exec(ctx, sqlTables)
-	}
-	for bucket := 0; err == nil && bucket < buckets; bucket++ {
-		_, err = pool.Exec(ctx, `insert into counter values ($1, 0)`, bucket)
-	}
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return pool, nil
+	return lives.Prepare(ctx, p, fmt.Sprintf("%s;\ninsert into counter select bucket, 0 from generate_series(0, %d) bucket", sqlTables, buckets-1))
 }
 
 // openJobs is how many jobs have not ended.

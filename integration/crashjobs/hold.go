@@ -30,7 +30,7 @@ func (t *torturer) hold(ctx context.Context, p *lives.Process, m mark) {
 		if t.odd() {
 			wait = longHold
 		}
-		if pause(ctx, wait) == nil {
+		if lives.Pause(ctx, wait) == nil {
 			t.returns(stale{mark: m})
 		}
 		return
@@ -65,7 +65,7 @@ func (t *torturer) lost(ctx context.Context, m mark) (bool, error) {
 		if err != nil || over {
 			return over, err
 		}
-		if err := pause(ctx, lives.LookAgain); err != nil {
+		if err := lives.Pause(ctx, lives.LookAgain); err != nil {
 			return false, err
 		}
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/txonce/txonce/integration/internal/lives"
@@ -17,28 +14,13 @@ func (t *torturer) live(ctx context.Context, a assignment, longest time.Duration
 	if a.Death == nil && a.Role == worker {
 		longest = longestLast
 	}
-	hung := fmt.Errorf("%s %d lived longer than %v", a.Role, a.Life, longest)
-	limited, cancel := context.WithTimeoutCause(ctx, longest, hung)
-	defer cancel()
-	p, err := lives.Start(limited, processEnv, a, t.alive)
+	var left *mark
+	var markErr error
+	end, err := t.keeper.Live(ctx, string(a.Role), a, longest, func(ctx context.Context, p *lives.Process) {
+		left, markErr = lives.Watch(p, func(m mark) bool { return m.Stopped }, func(m mark) { t.hold(ctx, p, m) })
+	})
 	if err != nil {
 		return err
-	}
-	defer p.Close()
-	t.enlist(p, a.Role)
-	last := make(chan *mark, 1)
-	var markErr error
-	go func() {
-		var left *mark
-		left, markErr = t.watch(limited, p)
-		last <- left
-	}()
-	end := p.Wait()
-	died := time.Now()
-	left := <-last
-	t.discharge(p, end, died)
-	if limited.Err() != nil {
-		return context.Cause(limited)
 	}
 	l := newLife(end, left, markErr)
 	t.progress.At(t.schedule.settle(a, l))
@@ -46,78 +28,17 @@ func (t *torturer) live(ctx context.Context, a assignment, longest time.Duration
 	return nil
 }
 
-// watch reads what a process leaves, until it is gone, stops it where it asks for that, and returns its last mark.
-func (t *torturer) watch(ctx context.Context, p *lives.Process) (*mark, error) {
-	marks := json.NewDecoder(p.Marks())
-	for {
-		var m mark
-		switch err := marks.Decode(&m); {
-		case errors.Is(err, io.EOF):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		case !m.Stopped:
-			_, err := io.Copy(io.Discard, p.Marks())
-			return &m, err
-		}
-		t.hold(ctx, p, m)
-	}
-}
-
-// enlist takes note of a process that is there, and tells it what all have been told.
-func (t *torturer) enlist(p *lives.Process, r role) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.running[p] = r
-	if t.sparing {
-		p.Say(spare)
-	}
-	if t.leaving && r == worker {
-		p.Say(leave)
-	}
-}
-
-func (t *torturer) discharge(p *lives.Process, end lives.End, died time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.running, p)
-	if end.Killed() {
-		t.lastKill = died
-	}
-}
-
 // spareAll has nobody die any more, but for those whose job kills them.
 func (t *torturer) spareAll() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sparing = true
-	for p := range t.running {
-		p.Say(spare)
-	}
+	t.keeper.Tell(string(worker), spare)
+	t.keeper.Tell(string(server), spare)
 }
 
-func (t *torturer) leaveAll() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leaving = true
-	for p, r := range t.running {
-		if r == worker {
-			p.Say(leave)
-		}
-	}
-}
+func (t *torturer) leaveAll() { t.keeper.Tell(string(worker), leave) }
 
-func (t *torturer) isSparing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sparing
-}
+func (t *torturer) isSparing() bool { return t.keeper.Told(string(worker), spare) }
 
-func (t *torturer) isLeaving() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.leaving
-}
+func (t *torturer) isLeaving() bool { return t.keeper.Told(string(worker), leave) }
 
 func (t *torturer) note(a assignment, l life) {
 	t.mu.Lock()

@@ -63,7 +63,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
 	case err != nil:
-		os.Exit(2)
+		os.Exit(lives.ExitUsage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
@@ -95,7 +95,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.kills, "n", 200, "how many processes to kill")
 	flags.Uint64Var(&o.seed, "seed", 0, "draw as an earlier run did, as far as timing allows; 0 draws a new seed")
-	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+plantNames()+"; 1 is the first of them")
+	flags.StringVar(&planted, "plant", "", "do something wrong, which must be found: "+lives.PlantNames(plants())+"; 1 is the first of them")
 	flags.IntVar(&o.recoveries, "recoveries", 24, "for at least how many jobs to measure how soon they go on; 0 measures nothing")
 	flags.DurationVar(&o.stuck, "stuck", time.Minute, "how long after the last kill a job that has not ended counts as stuck")
 	if err := flags.Parse(args); err != nil {
@@ -121,7 +121,7 @@ func (o *options) set(planted string) (err error) {
 	case o.stuck <= 0:
 		return fmt.Errorf("-stuck is %v; use a time such as 1m", o.stuck)
 	}
-	if o.plant, err = parsePlant(planted); err != nil {
+	if o.plant, err = lives.ParsePlant(planted, plants()); err != nil {
 		return err
 	}
 	if o.plant != noPlant {
@@ -133,31 +133,9 @@ func (o *options) set(planted string) (err error) {
 	return nil
 }
 
-// The exit statuses.
-const (
-	exitGood        = 0
-	exitBad         = 1
-	exitInterrupted = 130
-)
-
 // run is the program. It returns the exit status.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) int {
-	var r *report
-	err := lives.OnServer(ctx, "crash-jobs", o.seed, stderr, func(p lives.Place) (err error) {
-		r, err = torture(ctx, o, p, stderr)
-		return err
+	return lives.Run(ctx, "crash-jobs", o.seed, stdout, stderr, func(p lives.Place) (lives.Report, error) {
+		return torture(ctx, o, p, stderr)
 	})
-	switch {
-	case ctx.Err() != nil:
-		_, _ = fmt.Fprintln(stderr, "\ncrash-jobs: interrupted:", err)
-		return exitInterrupted
-	case err != nil:
-		_, _ = fmt.Fprintf(stderr, "crash-jobs: %v\n", err)
-		return exitBad
-	}
-	r.write(stdout, stderr)
-	if !r.good() {
-		return exitBad
-	}
-	return exitGood
 }

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/txonce/txonce/integration/internal/lives"
+
 // mark is what a process leaves behind when it dies or is stopped: where it was. It is written before that, and by what was
 // seen there rather than by what was planned.
 type mark struct {
@@ -30,13 +32,7 @@ type trace struct {
 }
 
 // exchange is one round trip, in bytes.
-type exchange struct{ Size, Written, Read int }
-
-func (e exchange) unsent() bool   { return e.Size > 0 && e.Written == 0 }
-func (e exchange) partly() bool   { return 0 < e.Written && e.Written < e.Size }
-func (e exchange) sent() bool     { return e.Size > 0 && e.Written == e.Size && e.Read == 0 }
-func (e exchange) answered() bool { return e.Size > 0 && e.Written == e.Size && e.Read > 0 }
-func (e exchange) none() bool     { return e == exchange{} }
+type exchange = lives.Exchange
 
 // proven reports whether the process was where it says.
 func (m mark) proven() bool {
@@ -50,33 +46,33 @@ func (m mark) proven() bool {
 	case m.Step == atSubmit || m.Step == atSubmitted:
 		return m.serverProven()
 	case m.Step == atBegin:
-		return m.Point == beginUnsent && t.Begin.unsent() || m.Point == beginSent && t.Begin.sent()
+		return m.Point == beginUnsent && t.Begin.Unsent() || m.Point == beginSent && t.Begin.Sent()
 	}
 	return m.Attempt != "" && m.workerProven()
 }
 
 func (m mark) workerProven() bool {
 	t := m.Trace
-	inside, finishing := t.Locked && t.Finish.none(), t.Locked && t.Written
+	inside, finishing := t.Locked && t.Finish.None(), t.Locked && t.Written
 	switch m.Point {
 	case computeBegun:
 		return !t.Computed && !t.Locked
 	case computeDone:
 		return t.Computed && !t.Locked
 	case commitLocked:
-		return inside && !t.Written && t.Statement.none()
+		return inside && !t.Written && t.Statement.None()
 	case commitInside:
-		return inside && !t.Written && t.Statement.sent()
+		return inside && !t.Written && t.Statement.Sent()
 	case effectWritten:
 		return inside && t.Written
 	case effectUnsent:
-		return finishing && t.Finish.unsent()
+		return finishing && t.Finish.Unsent()
 	case effectPart:
-		return finishing && t.Finish.partly()
+		return finishing && t.Finish.Partly()
 	case committedSent, committedSlow:
-		return finishing && t.Finish.sent()
+		return finishing && t.Finish.Sent()
 	case committedUnheard:
-		return finishing && t.Finish.answered() && t.Heard.unsent()
+		return finishing && t.Finish.Answered() && t.Heard.Unsent()
 	}
 	return false
 }
@@ -85,15 +81,15 @@ func (m mark) serverProven() bool {
 	t := m.Trace
 	switch m.Point {
 	case submitQueued:
-		return t.Submitted && t.Record.none()
+		return t.Submitted && t.Record.None()
 	case submitUnsent:
-		return t.Submitted && t.Record.unsent()
+		return t.Submitted && t.Record.Unsent()
 	case submitPart:
-		return t.Submitted && t.Record.partly()
+		return t.Submitted && t.Record.Partly()
 	case submittedSent:
-		return t.Submitted && t.Record.sent()
+		return t.Submitted && t.Record.Sent()
 	case submittedUntold:
-		return t.Submitted && t.Record.answered() && t.Returned
+		return t.Submitted && t.Record.Answered() && t.Returned
 	}
 	return false
 }
@@ -104,9 +100,9 @@ func (m mark) stopProven() bool {
 	case stopCompute:
 		return t.Computed && !t.Locked
 	case stopOpen:
-		return t.Computed && !t.Locked && t.Open.unsent()
+		return t.Computed && !t.Locked && t.Open.Unsent()
 	case stopEffect:
-		return t.Locked && t.Written && t.Finish.unsent()
+		return t.Locked && t.Written && t.Finish.Unsent()
 	}
 	return false
 }

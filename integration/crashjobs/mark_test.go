@@ -13,7 +13,7 @@ import (
 
 // proofs returns a mark for each point that proves it.
 func proofs() map[point]mark {
-	answered, unsent, sent, partly := exchange{9, 9, 5}, exchange{Size: 9}, exchange{9, 9, 0}, exchange{9, 4, 0}
+	answered, unsent, sent, partly := exchange{Size: 9, Written: 9, Read: 5}, exchange{Size: 9}, exchange{Size: 9, Written: 9, Read: 0}, exchange{Size: 9, Written: 4, Read: 0}
 	inside := func(t trace) trace {
 		t.Computed, t.Locked, t.Open = true, true, answered
 		return t
@@ -155,12 +155,12 @@ func TestReadAnswers_ATornLineIsNoAnswer(t *testing.T) {
 		line(one) + "\n" + line(two)[:12]:   {one},
 		line(one) + "\n" + line(two):        {one},
 	} {
-		got, err := readAnswers([]byte(stdout))
+		got, _, err := lives.Lines[answer]([]byte(stdout))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v\n%s", stdout, err, diff)
 		}
 	}
-	if _, err := readAnswers([]byte("{\"Intent\n")); err == nil {
+	if _, _, err := lives.Lines[answer]([]byte("{\"Intent\n")); err == nil {
 		t.Error("a line that is no answer is accepted")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/jobs"
 	"github.com/txonce/txonce/toolcall"
 )
@@ -65,7 +66,7 @@ func (t *torturer) play(ctx context.Context) error {
 		return err
 	}
 	all := t.o.plant.tricks()
-	for pause(ctx, everySoOften) == nil {
+	for lives.Pause(ctx, everySoOften) == nil {
 		which := all[m.rng.IntN(len(all))]
 		done, err := m.play(ctx, which)
 		switch {
@@ -211,7 +212,7 @@ func (t *torturer) ringAll(ctx context.Context) error {
 			t.complain("%v after all jobs had ended, %d doorbells ring on", t.o.stuck, ringing)
 			return nil
 		}
-		if err := pause(ctx, everySoOften); err != nil {
+		if err := lives.Pause(ctx, everySoOften); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -34,19 +35,20 @@ func live(stdin io.Reader, stdout, stderr io.Writer) int {
 	})
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "no assignment:", err)
-		return exitBad
+		return lives.ExitBad
 	}
 	p.reaper = newReaper(p.a, lives.Marks())
 	close(made)
 	if err := p.live(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
-		return exitBad
+		return lives.ExitBad
 	}
-	return exitGood
+	return lives.ExitGood
 }
 
 func (p *process) live(ctx context.Context) (err error) {
-	if p.pool, err = wired(ctx, p.a.Place, p.reaper); err != nil {
+	p.pool, err = lives.Wired(ctx, p.a.Place, applicationName, mostConns, func(conn net.Conn) net.Conn { return &wire{Conn: conn, reaper: p.reaper} })
+	if err != nil {
 		return err
 	}
 	defer p.pool.Close()

@@ -68,7 +68,7 @@ func (r *reaper) calling(intent int) *attempt {
 func (r *reaper) recorded(a *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return a.seen.Trace.Record.answered()
+	return a.seen.Trace.Record.Answered()
 }
 
 // at is told that an attempt has come to a point, which note writes into the trace.

@@ -192,7 +192,7 @@ func (w *ward) killAll(ctx context.Context, has map[int]*lives.Process) (map[*li
 		if !killed[p].IsZero() {
 			continue
 		}
-		if err := pause(ctx, rand.N(time.Second)); err != nil {
+		if err := lives.Pause(ctx, rand.N(time.Second)); err != nil {
 			return nil, err
 		}
 		killed[p] = time.Now()
@@ -208,7 +208,7 @@ func (w *ward) ended(ctx context.Context) error {
 		if err != nil || open == 0 {
 			return err
 		}
-		if err := pause(ctx, lives.LookAgain); err != nil {
+		if err := lives.Pause(ctx, lives.LookAgain); err != nil {
 			return err
 		}
 	}

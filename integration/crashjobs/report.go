@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
 )
 
 // report is all that a run found out.
@@ -53,7 +55,7 @@ const leastShare = 5
 const longestGap = 15 * time.Second
 
 func (r *report) shortfalls() (found []string) {
-	kills := total(r.byStep)
+	kills := lives.Total(r.byStep)
 	if kills < r.o.kills {
 		found = append(found, fmt.Sprintf("%d kills, %d were asked for", kills, r.o.kills))
 	}
@@ -68,7 +70,8 @@ func (r *report) shortfalls() (found []string) {
 	return found
 }
 
-func (r *report) good() bool {
+// Good reports whether nothing is wrong.
+func (r *report) Good() bool {
 	return len(r.problems) == 0 && r.duplicates == 0 && r.lost == 0 && r.stuck == 0
 }
 
@@ -80,16 +83,9 @@ func (r *report) quantile(part float64) time.Duration {
 	return r.recovered[int(part*float64(len(r.recovered)-1))]
 }
 
-// mostProblems is how many problems are printed. The figures count all of them.
-const mostProblems = 20
-
-func (r *report) write(stdout, stderr io.Writer) {
-	for _, problem := range r.problems[:min(len(r.problems), mostProblems)] {
-		_, _ = fmt.Fprintln(stderr, "!", problem)
-	}
-	if more := len(r.problems) - mostProblems; more > 0 {
-		_, _ = fmt.Fprintf(stderr, "! and %d more\n", more)
-	}
+// Write writes what is wrong, and the figures.
+func (r *report) Write(stdout, stderr io.Writer) {
+	lives.WriteProblems(stderr, r.problems)
 	r.writePoints(stdout)
 	r.writeStory(stdout)
 	_, _ = fmt.Fprintln(stdout, r.killsLine())
@@ -147,7 +143,7 @@ func (r *report) killsLine() string {
 	for _, s := range steps() {
 		by = append(by, fmt.Sprintf("%s:%d", s, r.byStep[s]))
 	}
-	line := fmt.Sprintf("crash-jobs: kills=%d by_step=%s stopped=%d", total(r.byStep), strings.Join(by, ","), len(r.history.stale))
+	line := fmt.Sprintf("crash-jobs: kills=%d by_step=%s stopped=%d", lives.Total(r.byStep), strings.Join(by, ","), len(r.history.stale))
 	if len(r.recovered) == 0 {
 		return line + " recovery=unmeasured"
 	}

@@ -39,8 +39,8 @@ func TestReport_J04_NeedsKillsAtEachStepAndSoonRecovery(t *testing.T) {
 			h, b := killed(c.deaths...)
 			r := newReport(options{kills: 100}, h, b, c.recovered, 0)
 			problems := strings.Join(r.problems, "\n")
-			if r.good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
-				t.Errorf("good: %v, problems: %q; want %q", r.good(), problems, c.problem)
+			if r.Good() != (c.problem == "") || !strings.Contains(problems, c.problem) {
+				t.Errorf("good: %v, problems: %q; want %q", r.Good(), problems, c.problem)
 			}
 		})
 	}
@@ -54,7 +54,7 @@ func TestReport_LastLines(t *testing.T) {
 	b.jobs = append(b.jobs, row{ID: "E", Intent: 3, State: "queued"})
 	recovered := []time.Duration{9 * time.Second, 7 * time.Second, 12300 * time.Millisecond}
 	var stdout, stderr bytes.Buffer
-	newReport(options{kills: 11}, h, b, recovered, 0).write(&stdout, &stderr)
+	newReport(options{kills: 11}, h, b, recovered, 0).Write(&stdout, &stderr)
 	const want = `
 crash-jobs: kills=11 by_step=submit:3,submitted:2,begin:2,compute:1,commit:1,effect:1,committed:1 stopped=1 recovery_max_s=12.3 recovery_p50_s=9.0 recoveries=3
 crash-jobs: jobs=5 executions=7 effects=2 duplicates=1 lost=0 stuck=1

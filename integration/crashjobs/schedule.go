@@ -191,7 +191,7 @@ func (s *schedule) settle(a assignment, l life) int {
 			close(s.over)
 		}
 	}
-	return total(s.deaths)
+	return lives.Total(s.deaths)
 }
 
 // enough reports whether there are deaths enough, of each role.
@@ -213,12 +213,4 @@ func (s *schedule) untold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.told) < len(s.intents) || slices.ContainsFunc(s.intents, func(i intent) bool { return !s.told[i.n] })
-}
-
-func total[K comparable](counts map[K]int) int {
-	sum := 0
-	for _, n := range counts {
-		sum += n
-	}
-	return sum
 }

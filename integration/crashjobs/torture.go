@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,15 +59,12 @@ type torturer struct {
 	o        options
 	pool     *pgxpool.Pool
 	schedule *schedule
+	keeper   *lives.Keeper
 	alive    *os.File
 	progress *lives.Progress
 
-	mu       sync.Mutex
-	history  history
-	running  map[*lives.Process]role
-	sparing  bool // nobody is to die any more
-	leaving  bool // workers are to leave
-	lastKill time.Time
+	mu      sync.Mutex
+	history history
 }
 
 // torture kills processes until there are deaths enough, waits for the jobs to end, and looks at the database, which must be
@@ -79,36 +75,27 @@ func torture(ctx context.Context, o options, p lives.Place, stderr io.Writer) (r
 		return nil, err
 	}
 	defer pool.Close()
-	watch, alive, err := os.Pipe()
+	begin := time.Now()
+	t := &torturer{
+		o: o, pool: pool, schedule: newSchedule(o, p), progress: lives.NewProgress(stderr, "crash-jobs", o.kills),
+		history: history{cancelled: make(map[string]bool), tricks: make(map[trick]int)},
+	}
+	var b books
+	var recovered []time.Duration
+	left, err := lives.Outlived(ctx, pool, applicationName, func(alive *os.File) (err error) {
+		t.alive, t.keeper = alive, lives.NewKeeper(processEnv, alive)
+		if b, err = t.run(ctx); err != nil || o.recoveries == 0 {
+			return err
+		}
+		_, _ = fmt.Fprintf(stderr, "crash-jobs: measuring how soon the jobs of a killed worker go on\n")
+		recovered, err = t.recoveries(ctx, o.recoveries)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _, _ = watch.Close(), alive.Close() }()
-
-	begin := time.Now()
-	t := &torturer{
-		o: o, pool: pool, schedule: newSchedule(o, p), alive: alive, progress: lives.NewProgress(stderr, "crash-jobs", o.kills),
-		running: make(map[*lives.Process]role),
-		history: history{cancelled: make(map[string]bool), tricks: make(map[trick]int)}, lastKill: begin,
-	}
-	b, err := t.run(ctx)
-	var recovered []time.Duration
-	if err == nil && o.recoveries > 0 {
-		_, _ = fmt.Fprintf(stderr, "crash-jobs: measuring how soon the jobs of a killed worker go on\n")
-		recovered, err = t.recoveries(ctx, o.recoveries)
-	}
-	left := lives.ProcessesLeft(alive, watch)
-	if err != nil {
-		return nil, errors.Join(err, left)
-	}
-	if left == nil {
-		left = lives.SessionsLeft(ctx, pool, applicationName)
-	}
-	switch {
-	case errors.Is(left, lives.ErrLeft):
-		t.history.problems = append(t.history.problems, left.Error())
-	case left != nil:
-		return nil, left
+	if left != "" {
+		t.history.problems = append(t.history.problems, left)
 	}
 	return newReport(o, t.history, b, recovered, time.Since(begin)), nil
 }
@@ -171,17 +158,11 @@ func (t *torturer) killing(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if since := t.sinceKill(); since > t.o.stuck {
+		if since := t.keeper.SinceKill(); since > t.o.stuck {
 			t.complain("nobody died for %v", since)
 			return
 		}
 	}
-}
-
-func (t *torturer) sinceKill() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return time.Since(t.lastKill)
 }
 
 // settle reads the books once nothing may change any more, and sees to it that nothing does: doorbells ring, and calls are made
@@ -238,7 +219,7 @@ func (t *torturer) servers(ctx context.Context) error {
 		case t.isSparing() && !t.schedule.untold():
 			return nil
 		}
-		if err := pause(ctx, lives.LookAgain); err != nil {
+		if err := lives.Pause(ctx, lives.LookAgain); err != nil {
 			return err
 		}
 	}
@@ -251,12 +232,12 @@ func (t *torturer) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		since := t.sinceKill()
+		since := t.keeper.SinceKill()
 		t.history.drained = since
 		if open == 0 || since > t.o.stuck {
 			return nil
 		}
-		if err := pause(ctx, lives.LookAgain); err != nil {
+		if err := lives.Pause(ctx, lives.LookAgain); err != nil {
 			return err
 		}
 	}
@@ -267,16 +248,4 @@ func (t *torturer) complain(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.history.problems = append(t.history.problems, fmt.Sprintf(format, args...))
-}
-
-// pause waits, or returns why there is no time for it.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

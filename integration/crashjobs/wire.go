@@ -1,32 +1,16 @@
 package main
 
 import (
-	"context"
 	"net"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/internal/pgturns"
 )
 
+// mostConns bounds the connections of a process: two workers, the sweeper, and what River needs.
+const mostConns = 8
+
 // applicationName is how the sessions of workers and servers are known.
 const applicationName = "txonce-crash-jobs"
-
-// wired returns a pool that connects when it is used, with a reaper on its wires.
-func wired(ctx context.Context, p lives.Place, r *reaper) (*pgxpool.Pool, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxConns = 8 // two workers, the sweeper, and what River needs
-	cfg.ConnConfig.RuntimeParams["application_name"] = applicationName
-	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &wire{Conn: conn, reaper: r}, nil
-	}
-	return pgxpool.NewWithConfig(ctx, cfg)
-}
 
 // wire is a connection that knows which turn of a job or a call is being written.
 type wire struct {

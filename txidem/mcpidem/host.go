@@ -23,7 +23,8 @@ func (a *Adapter) ScopeOf(ctx context.Context, req *mcp.CallToolRequest) (string
 	return a.cfg.Scope(ctx, req)
 }
 
-// Tools returns the protected tools as clients see them, in the order in which they were added. They are for reading.
+// Tools returns the protected tools as clients see them, in the order in which they were added. They are for reading. Those whose
+// protection is switched off (txidem.Policy.Disabled) are not among them: nothing is known of their calls.
 func (a *Adapter) Tools() []*mcp.Tool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

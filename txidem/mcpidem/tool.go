@@ -209,6 +209,9 @@ func mustDefine(a *Adapter, t *mcp.Tool, cfg *ToolConfig, in, out reflect.Type, 
 // add puts the tool on the server.
 func (d *definition) add() {
 	d.adapter.server.AddTool(d.published, d.call)
+	if d.keep.unprotected { // who asked for the status of its calls would be told that none was made
+		return
+	}
 	if err := d.adapter.announce(d.published); err != nil {
 		panic(fmt.Errorf("mcpidem: tool %q: %w", d.name, err))
 	}

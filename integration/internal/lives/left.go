@@ -26,6 +26,28 @@ select (select count(*) from pg_locks l join pg_database d on d.oid = l.database
        (select count(*) from pg_stat_activity
          where datname = current_database() and application_name = $1)`
 
+// Outlived runs processes, which hold alive open, and says what outlives them: a process, a lock or a session. The error is the
+// run's, or says that it cannot be found out.
+func Outlived(ctx context.Context, pool *pgxpool.Pool, applicationName string, run func(alive *os.File) error) (left string, err error) {
+	watch, alive, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _, _ = watch.Close(), alive.Close() }()
+	err = run(alive)
+	stays := ProcessesLeft(alive, watch)
+	if err != nil {
+		return "", errors.Join(err, stays)
+	}
+	if stays == nil {
+		stays = SessionsLeft(ctx, pool, applicationName)
+	}
+	if errors.Is(stays, ErrLeft) {
+		return stays.Error(), nil
+	}
+	return "", stays
+}
+
 // SessionsLeft waits until locks and sessions of the processes are gone, and returns ErrLeft if they stay. That the server
 // takes a moment to notice the death of a client is no fault.
 func SessionsLeft(ctx context.Context, pool *pgxpool.Pool, applicationName string) error {

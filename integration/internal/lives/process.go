@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // Descriptors of a process, beside the usual ones.
@@ -71,6 +72,7 @@ func (p *Process) Marks() io.Reader { return p.marks }
 // End is what became of a process.
 type End struct {
 	Status         syscall.WaitStatus
+	At             time.Time
 	Stdout, Stderr []byte
 	InputErr       error // the assignment could not be written
 }
@@ -82,7 +84,7 @@ func (e End) Killed() bool { return e.Status.Signaled() && e.Status.Signal() == 
 func (p *Process) Wait() End {
 	_ = p.cmd.Wait() // its error is in the state
 	return End{
-		Status: p.cmd.ProcessState.Sys().(syscall.WaitStatus), Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), InputErr: p.inputErr,
+		At: time.Now(), Status: p.cmd.ProcessState.Sys().(syscall.WaitStatus), Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), InputErr: p.inputErr,
 	}
 }
 
