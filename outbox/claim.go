@@ -84,10 +84,11 @@ func (s *sight) add(other sight) {
 }
 
 func (r *relay) beginAll(ctx context.Context, l *look) sight {
+	saw := l.conclude() // first: what becomes of an attempt is said when it is over
 	for _, m := range l.found {
 		r.begin(ctx, l.slots, m)
 	}
-	return l.conclude()
+	return saw
 }
 
 // newLook says what to look for, or nil where all slots are taken. Messages with and without ordering keys share the slots: where
@@ -185,7 +186,7 @@ func (l *look) readHeads(rows pgx.Rows) error {
 		}
 		l.lanes.first(key, seq)
 		if m.ID.IsZero() {
-			l.lanes.mind(key, max(shortest, time.Duration(wait*float64(time.Second))))
+			l.lanes.mind(key, min(max(shortest, time.Duration(wait*float64(time.Second))), longestPause))
 		} else {
 			l.found = append(l.found, m)
 		}
@@ -248,7 +249,7 @@ func (l *look) conclude() sight {
 // turn says where the next walk begins, and whether the one that this one was a part of goes on.
 func (l *look) turn(keyed int) (walking bool) {
 	s, from := l.slots, l.key
-	s.lanes.walked(time.Since(l.sent))
+	s.lanes.walked(time.Since(l.sent), s.pace)
 	switch s.key = ""; {
 	case keyed == l.keyed: // those behind come first next time, whatever comes in for these (O02)
 		for _, m := range l.found[l.plainFound:] {

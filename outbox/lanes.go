@@ -15,8 +15,8 @@ type lanes struct {
 	mu     sync.Mutex
 	hot    map[string]time.Time // keys that may have a message to claim, and from when on
 	floors map[string]int64     // nothing of the key with this number or a lower one is pending
-	newest int64                // the highest number that was seen
-	from   int64                // what is new has a higher one: the highest that was seen a second ago
+	read   int64                // the highest number up to which messages were read
+	from   int64                // what is new has a higher one: read, a second ago
 	turned time.Time
 	walk   time.Time // when the next walk begins
 }
@@ -37,14 +37,25 @@ func (l *lanes) walks(now time.Time) bool {
 	return !now.Before(l.walk)
 }
 
-// walked notes how long a walk took.
-func (l *lanes) walked(took time.Duration) {
+// walked notes how long a walk took, and says when the next one begins: at once, or behind a pause. Behind a quick one all messages
+// count as new, since who begins to look for new ones has not seen the others.
+func (l *lanes) walked(took time.Duration, pace func(time.Duration) time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.walk = time.Time{}
-	if took > slowWalk {
-		l.walk = time.Now().Add(min(20*took, 5*time.Second))
+	pause := pace(took)
+	if pause == 0 {
+		l.walk, l.read, l.from = time.Time{}, 0, 0
+		return
 	}
+	l.walk = time.Now().Add(pause)
+}
+
+// paceOfWalks is the pause behind a walk: quick ones go on, slow ones take a twentieth of the time.
+func paceOfWalks(took time.Duration) time.Duration {
+	if took <= slowWalk {
+		return 0
+	}
+	return min(20*took, longestPause)
 }
 
 // slow reports whether walks are slow.
@@ -63,15 +74,14 @@ func (l *lanes) first(key string, seq int64) {
 		l.floors = make(map[string]int64)
 	}
 	l.floors[key] = max(l.floors[key], seq-1)
-	l.seen(seq)
 }
 
-// seen moves what counts as new. Messages of one second are looked at more than once: who has the lower number may commit later.
-func (l *lanes) seen(seq int64) {
+// turn moves what counts as new. Messages of a second are read more than once: who has the lower number may commit later.
+func (l *lanes) turn(read int64) {
 	if now := time.Now(); now.Sub(l.turned) > time.Second {
-		l.from, l.turned = l.newest, now
+		l.from, l.turned = l.read, now
 	}
-	l.newest = max(l.newest, seq)
+	l.read = max(l.read, read)
 }
 
 // mind has the key looked at after the wait, if walks are slow.
@@ -114,20 +124,21 @@ func (l *lanes) asks(now time.Time) (keys []string, floors []int64) {
 func (l *lanes) readNews(rows pgx.Rows) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
+	n, last := 0, int64(0)
 	for ; rows.Next(); n++ {
 		var key string
-		var seq int64
-		if err := rows.Scan(&key, &seq); err != nil {
+		if err := rows.Scan(&key, &last); err != nil {
 			return err
 		}
 		if _, known := l.hot[key]; !known {
 			l.heat(key, time.Time{})
 		}
-		l.seen(seq)
 	}
-	if n == mostNews { // go on behind the last one
-		l.from = l.newest
+	switch {
+	case n == mostNews: // go on behind the last one
+		l.from, l.read = last, max(l.read, last)
+	case n > 0:
+		l.turn(last)
 	}
 	return rows.Err()
 }

@@ -41,6 +41,7 @@ type Outbox struct {
 	names        []string      // of the destinations, in their order
 	woken        chan struct{} // a message was published in this process
 	running      sync.Mutex
+	pace         func(took time.Duration) (pause time.Duration) // of walks over the ordering keys
 }
 
 // New makes an outbox on the pool for the destinations. It does not connect and starts nothing. cfg may be nil. It returns an
@@ -58,7 +59,7 @@ func New(pool *pgxpool.Pool, cfg *Config, destinations ...Destination) (*Outbox,
 	}
 	o := &Outbox{
 		pool: pool, cfg: c, sql: queriesFor(c.Schema), log: c.Logger,
-		destinations: make(map[string]*Destination), woken: make(chan struct{}, 1),
+		destinations: make(map[string]*Destination), woken: make(chan struct{}, 1), pace: paceOfWalks,
 	}
 	for _, given := range destinations {
 		d, err := given.withDefaults()

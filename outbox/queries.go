@@ -140,7 +140,8 @@ select ordering_key, seq
  limit $3::integer`
 
 // sqlClaimHeads claims the first messages of the given keys, up to $4, each of which has nothing pending below its floor. It says of
-// each key that has something which message is the first one and in how many seconds that may be claimed.
+// each key that has something which message is the first one and in how many seconds that may be claimed. Keys are compared by
+// order, for there is an index of numbers as well, by which Postgres would look for an equal one.
 const sqlClaimHeads = `
 with heads as (
     select h.*
@@ -148,7 +149,8 @@ with heads as (
            select p.ordering_key, p.id, p.seq, ` + sqlFree + ` as free,
                   case when p.dead then 3600 else extract(epoch from greatest(p.due_at, p.lease_until, now()) - now()) end as wait
              from {schema}.message_pending p
-            where p.destination = $1::text and p.ordering_key is not null and p.ordering_key = a.ordering_key and p.seq > a.floor
+            where p.destination = $1::text and p.ordering_key is not null and p.ordering_key <= a.ordering_key collate "C"
+              and (p.ordering_key, p.seq) > (a.ordering_key collate "C", a.floor)
             order by p.ordering_key, p.seq
             limit 1) h
      where ` + sqlOpen + `

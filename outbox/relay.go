@@ -54,7 +54,7 @@ func newRelay(o *Outbox) *relay {
 	for _, name := range o.names {
 		if d := o.destinations[name]; d.Publisher != nil {
 			r.names = append(r.names, name)
-			r.slots[name] = &slots{d: d, free: d.Concurrency}
+			r.slots[name] = &slots{d: d, free: d.Concurrency, pace: o.pace}
 			total += d.Concurrency
 		}
 	}
@@ -71,10 +71,11 @@ type slots struct {
 
 	// What follows is the claimer's alone.
 	lanes        lanes
-	plain, keyed int       // what the last look found, without and with an ordering key
-	turn         bool      // whose turn it is where there is one slot
-	key          string    // the ordering key that was visited last
-	whole        time.Time // when the next look begins at the beginning, and when the last one did
+	pace         func(took time.Duration) (pause time.Duration) // of walks
+	plain, keyed int                                            // what the last look found, without and with an ordering key
+	turn         bool                                           // whose turn it is where there is one slot
+	key          string                                         // the ordering key that was visited last
+	whole        time.Time                                      // when the next look begins at the beginning, and when the last one did
 	looked       time.Time
 	oldest       time.Duration // how long the oldest message that it found had been due
 }
