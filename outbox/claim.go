@@ -15,6 +15,7 @@ import (
 type claimed struct {
 	Delivery
 	d          *Destination
+	seq        int64
 	token      pgtype.UUID
 	at         time.Time     // when it was asked for, by this process' clock: the lease is at least as long from then
 	overdue    time.Duration // since it was due
@@ -28,7 +29,7 @@ type look struct {
 	token        pgtype.UUID
 	sent         time.Time
 	limit, keyed int // how many to claim, without and with an ordering key
-	whole        bool
+	whole, walk  bool
 	found        []*claimed
 	plainFound   int
 	lastKey      string
@@ -97,7 +98,7 @@ func (r *relay) newLook(s *slots) *look {
 		return nil
 	}
 	l := &look{slots: s, token: randid.Token(), sent: time.Now()}
-	l.whole = !l.sent.Before(s.whole)
+	l.whole, l.walk = !l.sent.Before(s.whole), s.lanes.walks(l.sent)
 	l.share(free)
 	return l
 }
@@ -112,7 +113,7 @@ func (l *look) share(free int) {
 		if s.turn = !s.turn; s.turn {
 			l.keyed = 1
 		}
-	case s.lanes == 0:
+	case s.keyed == 0:
 		l.keyed = 1
 	case s.plain == 0:
 		l.keyed = free - 1
@@ -127,8 +128,15 @@ func (l *look) queue(b *pgx.Batch, sql queries) {
 	if l.limit > 0 {
 		b.Queue(sql.claim, l.d.Name, l.token, lease, l.limit, l.back().Seconds()).Query(l.readPlain)
 	}
-	if l.keyed > 0 {
+	switch {
+	case l.keyed == 0:
+	case l.walk:
 		b.Queue(sql.claimLanes, l.d.Name, l.token, lease, l.keyed, l.key, mostVisits).Query(l.readLanes)
+	default:
+		b.Queue(sql.news, l.d.Name, l.lanes.since(), mostNews).Query(l.lanes.readNews)
+		if keys, floors := l.lanes.asks(l.sent); keys != nil {
+			b.Queue(sql.claimHeads, l.d.Name, l.token, lease, l.keyed, keys, floors).Query(l.readHeads)
+		}
 	}
 }
 
@@ -165,20 +173,42 @@ func (l *look) readLanes(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+// readHeads reads what was claimed of keys that were asked for, and when the others are to be asked for again.
+func (l *look) readHeads(rows pgx.Rows) error {
+	for rows.Next() {
+		m := &claimed{d: l.d, token: l.token, at: l.sent}
+		var key string
+		var seq int64
+		var wait float64
+		if err := m.scan(rows, &key, &seq, &wait); err != nil {
+			return err
+		}
+		l.lanes.first(key, seq)
+		if m.ID.IsZero() {
+			l.lanes.mind(key, max(shortest, time.Duration(wait*float64(time.Second))))
+		} else {
+			l.found = append(l.found, m)
+		}
+	}
+	return rows.Err()
+}
+
 // scan reads a row of what was claimed, behind the given columns. The row may be one of nulls.
 func (m *claimed) scan(rows pgx.Rows, before ...any) error {
 	var id, call pgtype.UUID
 	var attempts *int
+	var seq *int64
 	var overdue *float64
 	var late *bool
 	var unanswered, published *int64
 	var text [6]*string
 	var headers, hex *string
-	to := append(before, &id, &overdue, &attempts, &late, &unanswered, &text[0], &call, &text[1], &text[2], &text[3], &text[4], &text[5], &headers, &m.Body, &published, &hex)
+	to := append(before, &id, &seq, &overdue, &attempts, &late, &unanswered, &text[0], &call, &text[1], &text[2], &text[3], &text[4], &text[5], &headers, &m.Body, &published, &hex)
 	if err := rows.Scan(to...); err != nil || !id.Valid {
 		return err
 	}
 	m.overdue = time.Duration(*overdue * float64(time.Second))
+	m.seq = *seq
 	m.ID, m.Call, m.Destination = id.Bytes, call.Bytes, m.d.Name
 	m.Attempt, m.late, m.unanswered, m.PublishedAt = *attempts, *late, time.Duration(*unanswered)*time.Microsecond, timeOf(*published)
 	m.Scope, m.Tool, m.Key, m.OrderingKey, m.Address, m.Type = *text[0], *text[1], *text[2], *text[3], *text[4], *text[5]
@@ -191,21 +221,14 @@ func (m *claimed) scan(rows pgx.Rows, before ...any) error {
 // conclude says what was found, and where the next look begins.
 func (l *look) conclude() sight {
 	s, keyed := l.slots, len(l.found)-l.plainFound
-	s.plain, s.lanes = l.plainFound, keyed
-	again := false
-	if l.keyed > 0 {
-		from := s.key
-		switch s.key = ""; {
-		case keyed == l.keyed: // those behind come first next time, whatever comes in for these (O02)
-			s.key = l.found[len(l.found)-1].OrderingKey
-			for _, m := range l.found[l.plainFound:] {
-				s.key = max(s.key, m.OrderingKey)
-			}
-		case l.more:
-			s.key = l.lastKey
-		default:
-			again = from != "" // it began in the middle
-		}
+	s.plain, s.keyed = l.plainFound, keyed
+	walking := false
+	if l.keyed > 0 && l.walk {
+		walking = l.turn(keyed)
+	}
+	for _, m := range l.found[l.plainFound:] {
+		s.lanes.first(m.OrderingKey, m.seq)
+		s.lanes.mind(m.OrderingKey, m.d.lease()) // until its end is noted
 	}
 	// Rows that are gone stay in the index while somebody holds an old snapshot, and a look goes through all of them (O10). So a look
 	// from the beginning may take a twentieth of the time; those between begin where the last one found something.
@@ -217,9 +240,26 @@ func (l *look) conclude() sight {
 		s.whole = time.Now().Add(min(20*time.Since(l.sent), 5*time.Second))
 	}
 	return sight{
-		found: len(l.found), walking: l.more || again,
+		found: len(l.found), walking: walking,
 		more: l.limit > 0 && l.plainFound == l.limit || l.keyed > 0 && keyed == l.keyed,
 	}
+}
+
+// turn says where the next walk begins, and whether the one that this one was a part of goes on.
+func (l *look) turn(keyed int) (walking bool) {
+	s, from := l.slots, l.key
+	s.lanes.walked(time.Since(l.sent))
+	switch s.key = ""; {
+	case keyed == l.keyed: // those behind come first next time, whatever comes in for these (O02)
+		for _, m := range l.found[l.plainFound:] {
+			s.key = max(s.key, m.OrderingKey)
+		}
+	case l.more:
+		s.key = l.lastKey
+	default:
+		return from != "" && !s.lanes.slow() // it began in the middle
+	}
+	return !s.lanes.slow()
 }
 
 // claimRated claims from a destination with a rate, which all relays have together: its row is kept until the claims are paid for.

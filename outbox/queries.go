@@ -11,6 +11,7 @@ import (
 type queries struct {
 	publish                    string
 	claim, claimLanes          string
+	news, claimHeads           string
 	allow, charge              string
 	end, block, again, letBe   string
 	closeFor, pauseGone        string
@@ -30,6 +31,7 @@ func queriesFor(schema string) queries {
 	return queries{
 		publish: in(sqlPublish),
 		claim:   in(sqlClaim), claimLanes: in(sqlClaimLanes),
+		news: in(sqlNews), claimHeads: in(sqlClaimHeads),
 		allow: in(sqlAllow), charge: in(sqlCharge),
 		end: in(sqlEnd), block: in(sqlBlock), again: in(sqlAgain), letBe: in(sqlLetBe),
 		closeFor: in(sqlClose), pauseGone: in(sqlPauseGone),
@@ -71,7 +73,7 @@ const sqlBegin = `
 
 // sqlClaimed reads what was claimed. The subquery keeps Postgres from reading the table of messages in another way than by id.
 const sqlClaimed = `
-select c.id, extract(epoch from now() - c.due_at)::double precision, c.attempts, (c.ends_at <= clock_timestamp()) is true,
+select c.id, c.seq, extract(epoch from now() - c.due_at)::double precision, c.attempts, (c.ends_at <= clock_timestamp()) is true,
        coalesce((extract(epoch from clock_timestamp() - c.unanswered_at) * 1000000)::bigint, 0),
        m.scope, m.call, m.tool, m.key, coalesce(m.ordering_key, ''), m.address, m.type, m.headers::text, m.body,
        (extract(epoch from m.created_at) * 1000000)::bigint, {hex}
@@ -128,6 +130,41 @@ with recursive lane as (
 select v.last, v.many, r.*
   from (select coalesce(max(ordering_key), '') as last, count(*) = $6::integer or coalesce(max(n) = $4::integer, false) as many from visited) v
   left join (` + sqlClaimed + `) r on true`
+
+// sqlNews finds messages with ordering keys that are newer than $2.
+const sqlNews = `
+select ordering_key, seq
+  from {schema}.message_pending
+ where destination = $1::text and ordering_key is not null and seq > $2::bigint
+ order by seq
+ limit $3::integer`
+
+// sqlClaimHeads claims the first messages of the given keys, up to $4, each of which has nothing pending below its floor. It says of
+// each key that has something which message is the first one and in how many seconds that may be claimed.
+const sqlClaimHeads = `
+with heads as (
+    select h.*
+      from unnest($5::text[], $6::bigint[]) as a (ordering_key, floor), lateral (
+           select p.ordering_key, p.id, p.seq, ` + sqlFree + ` as free,
+                  case when p.dead then 3600 else extract(epoch from greatest(p.due_at, p.lease_until, now()) - now()) end as wait
+             from {schema}.message_pending p
+            where p.destination = $1::text and p.ordering_key is not null and p.ordering_key = a.ordering_key and p.seq > a.floor
+            order by p.ordering_key, p.seq
+            limit 1) h
+     where ` + sqlOpen + `
+), c as (
+    update {schema}.message_pending p
+       set ` + sqlBegin + `
+     where ctid = any(array(select ctid
+                              from {schema}.message_pending p
+                             where id = any(array(select id from heads where free limit $4::integer)) and ` + sqlFree + `
+                               for update skip locked))
+       and ` + sqlFree + `
+    returning p.*
+)
+select h.ordering_key, h.seq, h.wait::double precision, r.*
+  from heads h
+  left join (` + sqlClaimed + `) r on r.id = h.id`
 
 // sqlAllow counts up what a destination with a rate may begin, and keeps its row until the claims behind it are paid for.
 const sqlAllow = `

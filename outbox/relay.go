@@ -70,7 +70,8 @@ type slots struct {
 	free int
 
 	// What follows is the claimer's alone.
-	plain, lanes int       // what the last look found, without and with an ordering key
+	lanes        lanes
+	plain, keyed int       // what the last look found, without and with an ordering key
 	turn         bool      // whose turn it is where there is one slot
 	key          string    // the ordering key that was visited last
 	whole        time.Time // when the next look begins at the beginning, and when the last one did

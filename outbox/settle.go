@@ -132,6 +132,9 @@ func (r *relay) queueClosing(b *pgx.Batch, one result) {
 func (r *relay) tell(ctx context.Context, some []result, noted map[toolcall.ID]bool, repeated bool) {
 	wake := repeated
 	for _, one := range some {
+		if one.OrderingKey != "" && !one.blocks() {
+			r.slots[one.d.Name].lanes.mind(one.OrderingKey, one.wait)
+		}
 		log := r.log.With("destination", one.d.Name, "message", one.ID, "attempt", one.Attempt, "status", one.Status, "reason", one.Reason)
 		switch {
 		case !noted[one.ID] && repeated:

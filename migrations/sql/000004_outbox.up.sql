@@ -51,6 +51,9 @@ create index message_pending_due_idx on message_pending (destination, due_at) wh
 -- Its way to the first message of each ordering key.
 create index message_pending_lane_idx on message_pending (destination, ordering_key, seq) where ordering_key is not null;
 
+-- Its way to what is new, while a snapshot that somebody holds makes the other one long.
+create index message_pending_seq_idx on message_pending (destination, seq) where ordering_key is not null;
+
 create table message_outcome (
     id          uuid        not null constraint message_outcome_pkey primary key,
     destination text        not null,
