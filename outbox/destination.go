@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -105,37 +104,38 @@ func (d Destination) withDefaults() (*Destination, error) {
 	if d.Retry == nil {
 		d.Retry = DefaultSchedule()
 	}
-	if bad := d.wrong(); bad != nil {
-		return nil, fmt.Errorf("outbox: destination %.80q: %w", d.Name, bad)
+	if bad := d.wrong(); bad != "" {
+		return nil, fmt.Errorf("outbox: destination %.80q: %s", d.Name, bad)
 	}
 	return &d, nil
 }
 
-func (d *Destination) wrong() error {
+// wrong says what is wrong with it, or nothing.
+func (d *Destination) wrong() string {
 	switch {
 	case !validName(d.Name):
-		return errors.New("Name must have 1 to 63 letters, digits, dots, hyphens and underscores")
+		return "Name must have 1 to 63 letters, digits, dots, hyphens and underscores"
 	case d.Timeout < 100*time.Millisecond || d.Timeout > 10*time.Minute:
-		return fmt.Errorf("Timeout is %v; use 100ms to 10m", d.Timeout)
+		return fmt.Sprintf("Timeout is %v; use 100ms to 10m", d.Timeout)
 	case len(d.Retry) > 100:
-		return fmt.Errorf("Retry has %d waits; use at most 100", len(d.Retry))
+		return fmt.Sprintf("Retry has %d waits; use at most 100", len(d.Retry))
 	case d.Concurrency < 1 || d.Concurrency > 1000:
-		return fmt.Errorf("Concurrency is %d; use 1 to 1000", d.Concurrency)
+		return fmt.Sprintf("Concurrency is %d; use 1 to 1000", d.Concurrency)
 	case !(d.Rate >= 0 && d.Rate <= 10_000): // NaN too
-		return fmt.Errorf("Rate is %v; use 0 for none, or up to 10000 in a second", d.Rate)
+		return fmt.Sprintf("Rate is %v; use 0 for none, or up to 10000 in a second", d.Rate)
 	case d.KeyLifetime != 0 && d.KeyLifetime <= d.Timeout:
-		return fmt.Errorf("KeyLifetime is %v; use more than Timeout, or 0 for no end", d.KeyLifetime)
+		return fmt.Sprintf("KeyLifetime is %v; use more than Timeout, or 0 for no end", d.KeyLifetime)
 	case d.OnDead != BlockKey && d.OnDead != SkipKey:
-		return fmt.Errorf("OnDead is %d; use BlockKey or SkipKey", d.OnDead)
+		return fmt.Sprintf("OnDead is %d; use BlockKey or SkipKey", d.OnDead)
 	case d.Keep < time.Minute || d.Keep > longestOf || d.KeepDead < time.Minute || d.KeepDead > longestOf:
-		return fmt.Errorf("Keep is %v and KeepDead %v; use 1m to ten years", d.Keep, d.KeepDead)
+		return fmt.Sprintf("Keep is %v and KeepDead %v; use 1m to ten years", d.Keep, d.KeepDead)
 	}
 	for _, wait := range d.Retry {
 		if wait < 0 || wait > longest {
-			return fmt.Errorf("Retry has a wait of %v; use 0 to a year", wait)
+			return fmt.Sprintf("Retry has a wait of %v; use 0 to a year", wait)
 		}
 	}
-	return nil
+	return ""
 }
 
 func validName(name string) bool {

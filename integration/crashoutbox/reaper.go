@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
@@ -125,7 +126,7 @@ func (r *reaper) write(w *wire, t turn, b []byte) (int, error) {
 		}
 		return r.pass(w, look, b, &look.seen.Trace.Look, before, claimedSent)
 	case t.kind == settleTurn:
-		return r.settle(w, b)
+		return r.settle(w, t, b)
 	case t.kind == recordTurn && r.current != nil && r.current.seen.Trace.Queued: // not the record of a failure
 		seen := &r.current.seen.Trace
 		r.dieInside(w, r.current, t.commit, b, &seen.Record, publishPart)
@@ -144,7 +145,7 @@ func (r *reaper) forget() {
 const syncSize = 5
 
 // settle is the turn that writes results. It is seen as one of an attempt that the receiver has answered, if there is one.
-func (r *reaper) settle(w *wire, b []byte) (int, error) {
+func (r *reaper) settle(w *wire, t turn, b []byte) (int, error) {
 	var of *attempt
 	for id, a := range r.has {
 		if !bytes.Contains(b, []byte(id.String())) {
@@ -161,7 +162,7 @@ func (r *reaper) settle(w *wire, b []byte) (int, error) {
 	e := &of.seen.Trace.Settle
 	*e = lives.Exchange{Size: len(b)}
 	r.stopAt(stopSettling, of.seen)
-	r.dieInside(w, of, len(b)-syncSize, b, e, settlingPart)
+	r.dieInside(w, of, cmp.Or(t.commit, len(b)-syncSize), b, e, settlingPart)
 	before := afterUnsettled
 	if !of.seen.Trace.Answered {
 		before = ""
