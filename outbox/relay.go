@@ -117,6 +117,7 @@ func (r *relay) claimAlways(ctx context.Context) {
 			pause = min(max(2*pause, r.cfg.Poll), longestPause)
 			sleep(ctx, pause)
 		case saw.more:
+			pause = shortest
 		case saw.found > 0:
 			pause = shortest
 			sleep(ctx, pause)
