@@ -18,8 +18,11 @@ func honest() (history, books) {
 			{N: 3, Way: countLast, Messages: []address{{Destination: broker}}, Fails: true},
 		},
 		told: []told{
-			{answer{Intent: 0, Run: "1.1"}, 1}, {answer{Intent: 0, Run: "1.1", Replayed: true}, 2},
-			{answer{Intent: 1, Run: "1.2"}, 1}, {answer{Intent: 2, Run: "2.1"}, 2}, {answer{Intent: 3, Failed: true}, 2},
+			{answer{Intent: 0, Run: "1.1"}, 1},
+			{answer{Intent: 0, Run: "1.1", Replayed: true}, 2},
+			{answer{Intent: 1, Run: "1.2"}, 1},
+			{answer{Intent: 2, Run: "2.1"}, 2},
+			{answer{Intent: 3, Failed: true}, 2},
 		},
 	}
 	b := books{
