@@ -31,7 +31,7 @@ func TestTurn_O02_WhereTheNextWalkBegins(t *testing.T) {
 		"it began in the middle":        {"b", served("c"), false, "", true},
 		"it began in the middle, again": {"b", nil, true, "k", true},
 	} {
-		s := &slots{key: c.from}
+		s := &slots{key: c.from, pace: paceOfWalks}
 		l := &look{slots: s, keyed: 2, found: c.found, more: c.more, lastKey: "k", sent: time.Now().Add(time.Minute)} // a quick walk, however slow the machine
 		if walking := l.turn(len(c.found)); s.key != c.next || walking != c.walking {
 			t.Errorf("%s: the next one begins behind %q, want %q; it goes on: %v", label, s.key, c.next, walking)
