@@ -49,8 +49,13 @@
 // outcome is written in the same transaction.
 //
 // Messages with an ordering key take a lock of that key before they get their number, so the order of numbers is the order of
-// commits; a relay goes from key to key and looks at the first message of each. No reader compares transaction ids: a
+// commits; a relay walks from key to key and looks at the first message of each. No reader compares transaction ids: a
 // transaction that somebody else has open delays nothing.
+//
+// While somebody holds an old snapshot, rows that are gone stay in the indexes, and each look goes through them. A relay that
+// notices spends a twentieth of its time on looks at everything. In between it looks at messages that have been due for as long as the
+// oldest one it knows, at keys that have a new message, and at those of which it has delivered one; what it misses so, such as
+// what a dead relay had, waits up to five seconds for the next look at everything.
 //
 // # Limits
 //
@@ -60,6 +65,8 @@
 //     to one address an ordering key if they are to wait for each other.
 //   - Messages outside a call, or of a call without an explicit key, have keys that are as random as their ids: after an asynchronous
 //     failover that loses the call, and the message with it, the call is made again under another downstream key.
+//   - A relay may hold as many bodies at a time as its destinations' Concurrency allows: 64 attempts with bodies of
+//     [Config].MaxBody = 16 MiB are 1 GiB.
 //   - A destination's name that no running relay knows keeps its messages waiting.
 //   - Store.Forget and Store.ForgetScope of txidem leave messages alone: body and headers stay until Destination.Keep is over.
 //
