@@ -214,7 +214,9 @@ func (j *judgement) attempts() {
 	}
 }
 
-// together looks for a delivery that came while another one of the message waited for its answer: until then it has the lease (O03).
+// together looks for a delivery that came while an earlier attempt of the message waited for its answer: until then that has the
+// lease (O03). An earlier attempt may come beside a later one: its relay was stopped before it sent anything, for longer than its
+// lease, and cannot know.
 func (j *judgement) together() {
 	for _, id := range slices.Sorted(maps.Keys(j.byID)) {
 		for _, n := range j.byID[id] {
@@ -223,7 +225,7 @@ func (j *judgement) together() {
 				continue
 			}
 			for _, m := range j.byID[id] {
-				if b := j.h.arrivals[m]; b.sentAt().After(a.sentAt()) && b.sentAt().Before(a.Until) {
+				if b := j.h.arrivals[m]; b.Attempt > a.Attempt && b.sentAt().After(a.sentAt()) && b.sentAt().Before(a.Until) {
 					j.complain("message %s (%s) came in attempt %d while attempt %d waited for its answer", a.Name, id, b.Attempt, a.Attempt)
 				}
 			}

@@ -62,6 +62,18 @@ func TestJudge_HonestHistory(t *testing.T) {
 	}
 }
 
+// TestJudge_O03_StoppedRelaySendsLate: its attempt comes while the one that took over waits, which no lease can keep from happening.
+func TestJudge_O03_StoppedRelaySendsLate(t *testing.T) {
+	t.Parallel()
+	h, b := honest()
+	later, earlier := &h.arrivals[0], &h.arrivals[2]
+	later.Attempt, later.Act, later.Until = 2, slow, later.At.Add(2*time.Second)
+	earlier.Attempt, earlier.At = 1, later.At.Add(time.Second)
+	if v := judge(h, b); len(v.complaints) > 0 {
+		t.Errorf("%q", v.complaints)
+	}
+}
+
 // without leaves out the arrivals of a message.
 func without(h *history, id string) {
 	h.arrivals = slices.DeleteFunc(slices.Clone(h.arrivals), func(a arrival) bool { return a.ID == id })
