@@ -277,6 +277,7 @@ func (r *relay) claimRated(ctx context.Context, l *look) error {
 			return nil
 		}
 		b := &pgx.Batch{}
+		b.Queue(sqlByIndex)
 		l.queue(b, r.sql)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(l.found) == 0 {
 			return err
