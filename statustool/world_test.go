@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -218,7 +219,8 @@ func (s *shop) connect(opts *mcp.ClientOptions) *mcp.ClientSession {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		if err := errors.Join(session.Close(), serving.Wait()); err != nil {
+		err := errors.Join(session.Close(), serving.Wait())
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) { // the server may have been writing
 			s.t.Error(err)
 		}
 	})
