@@ -45,9 +45,9 @@ func (o *Outbox) Cancel(ctx context.Context, id toolcall.ID) error {
 }
 
 // Redrive has a message sent again that failed, is unknown or has expired, with all its attempts, the same id and the same
-// key. With an ordering key it goes before those that are still waiting, and beside the one that is being delivered. For a message that is unknown this is a decision:
-// the receiver may do it twice, if it has forgotten the key. Of two who do so at once, one gets ErrNotDead. The errors are
-// ErrNotFound, ErrNotDead and those of the database.
+// key. With an ordering key it goes before those that are still waiting, and beside the one that is being delivered. For a
+// message that is unknown this is a decision: the receiver may do it twice, if it has forgotten the key. Of two who do so at
+// once, one gets ErrNotDead. The errors are ErrNotFound, ErrNotDead and those of the database.
 func (o *Outbox) Redrive(ctx context.Context, id toolcall.ID) error {
 	return o.change(ctx, id, o.sql.redrive)
 }
