@@ -39,6 +39,10 @@ test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's ot
 	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
 	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs ./outbox
 
+.PHONY: pg-image
+pg-image: ## Get the container images of Postgres 15 and 17 that the suites of integration/ run on: from a registry, else out of Debian's packages (a minute)
+	@sh scripts/pg-image.sh
+
 .PHONY: crash
 crash: ## Kill processes at every step of a call, N=300 times, and count effects (MODE=run|tx|batch|leased, default all; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh

@@ -22,7 +22,7 @@ func StartOwn(ctx context.Context, cfg *Config) (*Server, error) {
 }
 
 // StartSupervised is StartOwn for a server that is started again, on its data, when it was killed, as a service manager
-// would. [Server.PID] is that of the first life.
+// would, but not as long as there is a file named [DownFile] beside its socket. [Server.PID] is that of the first life.
 func StartSupervised(ctx context.Context, cfg *Config) (*Server, error) {
 	return startScripted(ctx, cfg, script{
 		"initdb":   `exec "$bin/initdb" "$@"`,
@@ -46,6 +46,9 @@ func StartStandby(ctx context.Context, primary *Server, cfg *Config) (*Server, e
 	})
 }
 
+// DownFile keeps a supervised server that was killed from being started again, as long as it is there.
+const DownFile = "down"
+
 // supervise runs the server until the keeper asks for its end, which it does by TERM. The server ends at QUIT; as long as
 // it has no handlers yet, at TERM. A new one cannot start while children of the old one live, hence the pause.
 const supervise = `
@@ -57,6 +60,7 @@ while [ -z "$over" ]; do
 	[ -z "$over" ] || end
 	while ! wait "$child" && kill -0 "$child" 2>/dev/null; do :; done
 	sleep 0.05
+	while [ -z "$over" ] && [ -e "$PWD/` + DownFile + `" ]; do sleep 0.05; done
 done`
 
 // script is what stands in for programs of the server: shell scripts by name. $bin is the folder of the real ones.

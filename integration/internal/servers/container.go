@@ -1,0 +1,208 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/log"
+)
+
+const (
+	dataDir  = "/var/lib/postgresql/data"
+	ownPort  = "5432/tcp"
+	tries    = 5        // of a port that somebody else may take first
+	endOfLog = 16 << 10 // bytes
+)
+
+// labelOwner tells whose container it is: those of processes that are gone are removed.
+const labelOwner = "dev.txonce.owner"
+
+// standby copies the primary at PRIMARY once, and streams from it.
+const standby = `
+set -e
+if [ "$(id -u)" -eq 0 ]; then
+	mkdir -p "$PGDATA" /var/run/postgresql
+	chown postgres:postgres "$PGDATA" /var/run/postgresql
+	chmod 700 "$PGDATA"
+	exec setpriv --reuid=postgres --regid=postgres --init-groups -- sh -c "$1" sh "$@"
+fi
+shift
+[ -s "$PGDATA/PG_VERSION" ] || pg_basebackup --no-sync --checkpoint=fast -R -d "$PRIMARY" -D "$PGDATA"
+exec postgres "$@"`
+
+// inContainer is a server in a container. Its port on the host is chosen by us, for the engine would choose another one at each
+// start.
+type inContainer struct {
+	engine *client.Client
+	box    *testcontainers.DockerContainer
+
+	once    sync.Once
+	stopErr error
+}
+
+// startContainer starts a container and says where its server will be reached.
+func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, error) {
+	// Its reaper is an image that is not at hand everywhere; sweep does that work.
+	if _, set := os.LookupEnv("TESTCONTAINERS_RYUK_DISABLED"); !set {
+		if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
+			return nil, "", err
+		}
+	}
+	engine, err := client.New(client.FromEnv)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := sweep(ctx, engine); err != nil {
+		return nil, "", errors.Join(err, engine.Close())
+	}
+	password := rand.Text()
+	primary := ""
+	if cfg.Primary != nil {
+		if password, primary, err = cfg.Primary.insideOut(ctx); err != nil {
+			return nil, "", errors.Join(err, engine.Close())
+		}
+	}
+	for range tries {
+		c := &inContainer{engine: engine}
+		port, err := freePort()
+		if err == nil {
+			c.box, err = testcontainers.Run(ctx, p.image, options(cfg, port, password, primary)...)
+		}
+		if err == nil {
+			return c, address(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), password), nil
+		}
+		err = errors.Join(err, c.remove())
+		if !strings.Contains(err.Error(), "port is already allocated") && !strings.Contains(err.Error(), "address already in use") {
+			return nil, "", errors.Join(err, engine.Close())
+		}
+	}
+	return nil, "", errors.Join(fmt.Errorf("each of %d ports was taken by somebody else", tries), engine.Close())
+}
+
+func options(cfg *Config, port int, password, primary string) []testcontainers.ContainerCustomizer {
+	settings := append(cfg.settings(), "-c", "password_encryption=scram-sha-256")
+	all := []testcontainers.ContainerCustomizer{
+		testcontainers.WithLogger(log.NewNoopLogger()),
+		testcontainers.WithEnv(map[string]string{"POSTGRES_PASSWORD": password, "PRIMARY": primary}),
+		testcontainers.WithExposedPorts(ownPort),
+		testcontainers.WithLabels(map[string]string{labelOwner: owner(os.Getpid())}),
+		testcontainers.WithCmd(append([]string{"postgres"}, settings...)...),
+		testcontainers.WithConfigModifier(func(c *container.Config) { c.StopSignal = "SIGINT" }),
+		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
+			h.PortBindings = network.PortMap{
+				network.MustParsePort(ownPort): {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(port)}},
+			}
+			h.ShmSize = 256 << 20
+			if cfg.Megabytes == 0 { // a volume of its own, which is quicker than the container's layers, and outlives a kill
+				h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataDir})
+			}
+		}),
+	}
+	if cfg.Megabytes > 0 {
+		all = append(all, testcontainers.WithTmpfs(map[string]string{dataDir: fmt.Sprintf("rw,size=%dm", cfg.Megabytes)}))
+	}
+	if primary != "" {
+		all = append(all, testcontainers.WithCmd(append([]string{"sh", "-c", standby, "sh", standby}, settings...)...))
+	}
+	return all
+}
+
+// insideOut says how another container reaches the primary.
+func (s *Server) insideOut(ctx context.Context) (password, primary string, err error) {
+	c, ok := s.body.(*inContainer)
+	if !ok {
+		return "", "", errors.New("the primary is no container")
+	}
+	ip, err := c.box.ContainerIP(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return "", "", err
+	}
+	password, _ = u.User.Password()
+	return password, address(net.JoinHostPort(ip, "5432"), password), nil
+}
+
+func address(hostPort, password string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword("postgres", password), Host: hostPort, Path: "/postgres", RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+func (c *inContainer) kill(ctx context.Context) error {
+	if _, err := c.engine.ContainerKill(ctx, c.box.GetContainerID(), client.ContainerKillOptions{Signal: "SIGKILL"}); err != nil {
+		return err
+	}
+	gone := c.engine.ContainerWait(ctx, c.box.GetContainerID(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	select {
+	case <-gone.Result:
+		return nil
+	case err := <-gone.Error:
+		return err
+	}
+}
+
+func (c *inContainer) start(ctx context.Context) error {
+	_, err := c.engine.ContainerStart(ctx, c.box.GetContainerID(), client.ContainerStartOptions{})
+	return err
+}
+
+func (c *inContainer) freeze(ctx context.Context) error {
+	_, err := c.engine.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{})
+	return err
+}
+
+func (c *inContainer) thaw(ctx context.Context) error {
+	_, err := c.engine.ContainerUnpause(ctx, c.box.GetContainerID(), client.ContainerUnpauseOptions{})
+	return err
+}
+
+func (c *inContainer) stop() error {
+	c.once.Do(func() { c.stopErr = errors.Join(c.remove(), c.engine.Close()) })
+	return c.stopErr
+}
+
+// remove removes the container and its volume, whatever its state.
+func (c *inContainer) remove() error {
+	if c.box == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := c.engine.ContainerRemove(ctx, c.box.GetContainerID(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	return err
+}
+
+func (c *inContainer) says() string {
+	r, err := c.box.Logs(context.Background())
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = r.Close() }()
+	text, _ := io.ReadAll(r)
+	return string(text[max(0, len(text)-endOfLog):])
+}
