@@ -7,6 +7,8 @@ GO       ?= go
 BIN      := $(CURDIR)/.bin
 PACKAGES := ./...
 MODULES  := ./integration/... ./examples/reports/... ./outbox/watermillpub/...
+# Those with servers of their own, which are killed and frozen, run in `make suites`.
+SUITES   := /integration/(faults|failover|versions)$$
 WITHPG   := $(GO) run ./internal/devpg/withpg --
 
 .DEFAULT_GOAL := help
@@ -31,13 +33,20 @@ example-reports: ## See reports that take 20 s come out once, whichever process 
 test: ## Run all tests of all modules, race detector on, and say which Postgres they use
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
-	$(WITHPG) $(GO) test -race -timeout 40m $(PACKAGES) $(MODULES)
+	$(WITHPG) $(GO) test -race -timeout 40m $$($(GO) list $(PACKAGES) $(MODULES) | grep -vE '$(SUITES)')
 
 .PHONY: test-pooler
-test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer (QUICK=1: two ways, the shorter tests; RACE=1: race detector on)
+test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long: 25 minutes)
 	@sh scripts/setup.sh pooler
-	@$(GO) build -o $(BIN)/eachway ./internal/dbtest/eachway
-	$(WITHPG) $(BIN)/eachway $(if $(QUICK),-quick) $(if $(RACE),-race) ./txidem ./txidem/mcpidem ./txidem/httpidem ./jobs ./outbox
+	@$(GO) build -o $(BIN)/suites ./integration/suites
+	$(BIN)/suites -core -places newest $(if $(QUICK),-quick) $(if $(RACE),-race) -ways exec,cache_describe,simple_protocol,pgbouncer/exec,pgbouncer/cache_describe,pgbouncer/simple_protocol
+
+.PHONY: suites
+suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: the oldest and the newest, one way each, the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
+	@sh scripts/setup.sh pooler
+	@sh scripts/pg-image.sh || [ $$? -eq 3 ]
+	@$(GO) build -o $(BIN)/suites ./integration/suites
+	$(BIN)/suites $(if $(QUICK),-quick) $(if $(RACE),-race) $(ARGS)
 
 .PHONY: pg-image
 pg-image: ## Get the container images of Postgres 15 and 17 that the suites of integration/ run on: from a registry, else out of Debian's packages (a minute)

@@ -45,7 +45,6 @@ var allowed = map[string][]string{
 	"internal/faultconn":      {},
 	"internal/pgturns":        {},
 	"internal/dbtest":         {module + "/internal/devpg", module + "/migrations", "github.com/jackc/pgx/v5/...", "github.com/peterldowns/pgtestdb", "github.com/riverqueue/river/rivermigrate", "github.com/riverqueue/river/riverdriver/riverpgxv5", "go.uber.org/goleak"},
-	"internal/dbtest/eachway": {module + "/internal/dbtest"},
 	"examples/quickstart/...": {"..."}, // a program: it may use all of the library, and is imported by nobody
 	"examples/webhooks":       {"..."}, // a program, as above
 	"examples/sqlc":           {module + "/txidem", module + "/examples/sqlc/db", "github.com/jackc/pgx/v5"},

@@ -45,8 +45,8 @@ var server = sync.OnceValues(func() (*devpg.Server, error) {
 
 var started atomic.Pointer[devpg.Server]
 
-// Main is the TestMain of a package with a database: it runs the tests, stops what it started and fails when a goroutine is
-// left. Where the environment asks for another way to execute, it says what the tests ran on.
+// Main is the TestMain of a package with a database: it runs the tests, stops what it started, says what the tests ran on, and
+// fails when a goroutine is left.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := poolers.report(os.Stdout); err != nil {

@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,11 @@ func (s *poolerSet) inFrontOf(ctx context.Context, cfg *pgxpool.Config) (*devpg.
 	return p, nil
 }
 
-// report stops the poolers and says what the tests ran on, where the environment asks for something. Poolers that have
-// seen nothing of the tests are an error: the tests have found another way.
+// report stops the poolers and says what the tests ran on. Poolers that have seen nothing of the tests are an error: the tests have
+// found another way.
 func (s *poolerSet) report(out io.Writer) error {
 	w, err := theWay()
-	if err != nil || w.name == "" {
+	if err != nil {
 		return err
 	}
 	version, transactions, err := s.stop()
@@ -57,12 +58,12 @@ func (s *poolerSet) report(out io.Writer) error {
 	if err != nil || srv == nil { // no test has asked for a database
 		return err
 	}
-	line := fmt.Sprintf("dbtest: PostgreSQL %s, directly, %s", srv.Version(), w.name)
+	line := fmt.Sprintf("ran on: PostgreSQL %s, directly, %s", srv.Version(), cmp.Or(w.name, "cache_statement"))
 	if w.pooled {
 		if transactions == 0 {
 			return errors.New("no transaction went through the pooler; make pools with this package")
 		}
-		line = fmt.Sprintf("dbtest: PostgreSQL %s through pgbouncer %s (transaction mode, %d transactions), %s", srv.Version(), version, transactions, w.name)
+		line = fmt.Sprintf("ran on: PostgreSQL %s through pgbouncer %s (transaction mode, %d transactions), %s", srv.Version(), version, transactions, w.name)
 	}
 	_, err = fmt.Fprintln(out, line)
 	return err

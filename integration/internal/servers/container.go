@@ -55,13 +55,20 @@ type inContainer struct {
 	stopErr error
 }
 
+// prepareOnce sets what testcontainers has for the whole process. Its reaper is an image that is not at hand everywhere: sweep does
+// that work. And it introduces itself at length.
+var prepareOnce = sync.OnceValue(func() error {
+	log.SetDefault(log.NewNoopLogger())
+	if _, set := os.LookupEnv("TESTCONTAINERS_RYUK_DISABLED"); set {
+		return nil
+	}
+	return os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+})
+
 // startContainer starts a container and says where its server will be reached.
 func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, error) {
-	// Its reaper is an image that is not at hand everywhere; sweep does that work.
-	if _, set := os.LookupEnv("TESTCONTAINERS_RYUK_DISABLED"); !set {
-		if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
-			return nil, "", err
-		}
+	if err := prepareOnce(); err != nil {
+		return nil, "", err
 	}
 	engine, err := client.New(client.FromEnv)
 	if err != nil {
@@ -97,7 +104,6 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 func options(cfg *Config, port int, password, primary string) []testcontainers.ContainerCustomizer {
 	settings := append(cfg.settings(), "-c", "password_encryption=scram-sha-256")
 	all := []testcontainers.ContainerCustomizer{
-		testcontainers.WithLogger(log.NewNoopLogger()),
 		testcontainers.WithEnv(map[string]string{"POSTGRES_PASSWORD": password, "PRIMARY": primary}),
 		testcontainers.WithExposedPorts(ownPort),
 		testcontainers.WithLabels(map[string]string{labelOwner: owner(os.Getpid())}),

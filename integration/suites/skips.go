@@ -13,7 +13,7 @@ type skips struct {
 	ways  map[string][]string // by test and reason
 }
 
-func (all *skips) add(w way, r *report) {
+func (all *skips) add(where string, r *report) {
 	if all.ways == nil {
 		all.ways = make(map[string][]string)
 	}
@@ -23,13 +23,13 @@ func (all *skips) add(w way, r *report) {
 			if all.ways[text] == nil {
 				all.order = append(all.order, text)
 			}
-			all.ways[text] = append(all.ways[text], w.String())
+			all.ways[text] = append(all.ways[text], where)
 		}
 	}
 }
 
 func (all *skips) print(out io.Writer) {
-	fmt.Fprintf(out, "pooler: %d tests were skipped somewhere\n", len(all.order))
+	fmt.Fprintf(out, "suites: %d tests were skipped somewhere\n", len(all.order))
 	for _, text := range all.order {
 		fmt.Fprintf(out, "  %s (%s)\n", text, strings.Join(all.ways[text], "; "))
 	}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/internal/devpg"
+)
+
+// quickLeavesOut are tests that a quick run does without: they go through what others do once, with chance and for long, or
+// break a server of their own.
+const quickLeavesOut = `Model|DuplicatesAmongFaults|CutsAtCommit|CutsAtTheStoring|SerializableCalls|ServerKilled|Standby`
+
+// parameters are those of the server of a run: tests open many pools at once.
+func parameters() map[string]string { return map[string]string{"max_connections": "300"} }
+
+// runner runs suites and remembers how they fared.
+type runner struct {
+	options
+	stdout, stderr io.Writer
+	lines          []string
+	skips          skips
+	bad            bool
+}
+
+// core runs the tests of the core on a server of the place.
+func (r *runner) core(ctx context.Context, c combination) {
+	s, err := c.place.Start(ctx, &servers.Config{Parameters: parameters()})
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	_, _ = fmt.Fprintf(r.stderr, "suites: PostgreSQL %s, %s\n", s.Version(), s.Source())
+	for _, w := range c.ways {
+		packages := r.packages
+		if len(packages) == 0 {
+			packages = corePackages()
+			if w.pooler == "" && w.mode == "" {
+				packages = append(packages, directPackages()...)
+			}
+		}
+		// One package at a time: they share the server's connections.
+		args := append(r.test(), "-p=1")
+		env := []string{devpg.EnvTestURL + "=" + s.URL(), dbtest.EnvExecMode + "=" + w.mode, dbtest.EnvPooler + "=" + w.pooler}
+		report := r.goTest(ctx, append(args, packages...), env)
+		r.note(report, w.String(), func(one *suite) string { return one.checkCore(s.Version(), w) }, c.place.String())
+		r.skips.add(c.place.Name()+", "+w.String(), report)
+	}
+	if err := s.Stop(); err != nil {
+		r.fail(err)
+	}
+}
+
+// own runs the suites that bring their own servers.
+func (r *runner) own(ctx context.Context, places []servers.Place) {
+	report := r.goTest(ctx, append(append(r.test(), "-p=2"), ownPackages()...), nil)
+	r.note(report, "own servers", func(one *suite) string { return one.checkOwn(places) }, "")
+	r.skips.add("own servers", report)
+}
+
+// test is how the go command begins.
+func (r *runner) test() []string {
+	args := []string{"test", "-json", "-count=1", "-timeout=30m"}
+	if r.race {
+		args = append(args, "-race")
+	}
+	if r.quick {
+		args = append(args, "-short", "-skip", quickLeavesOut)
+	}
+	return args
+}
+
+// goTest runs the go command once, and shows that it goes on.
+func (r *runner) goTest(ctx context.Context, args, env []string) *report {
+	var out, own bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &ticker{out: r.stderr}), io.MultiWriter(r.stderr, &own)
+	begin := time.Now()
+	err := cmd.Run()
+	report := read(&out)
+	report.took = time.Since(begin)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		report.err = fmt.Errorf("suites: cannot run the go command: %w", err)
+	} else if err != nil && len(report.failed()) == 0 {
+		report.err = fmt.Errorf("suites: go test failed, and no test did: %w; see what it says above: %s", err, strings.TrimSpace(own.String()))
+	}
+	return report
+}
+
+// note prints how the packages of a run fared.
+func (r *runner) note(report *report, how string, check func(*suite) string, place string) {
+	lines, ok := report.lines(check, how, place)
+	for _, line := range lines {
+		_, _ = fmt.Fprintln(r.stdout, line)
+	}
+	r.lines = append(r.lines, lines...)
+	if !ok {
+		r.bad = true
+		report.printFailures(r.stdout, check)
+	}
+	_, _ = fmt.Fprintf(r.stderr, "suites: %s took %s\n", how, report.took.Round(time.Second))
+}
+
+func (r *runner) fail(err error) {
+	r.bad = true
+	_, _ = fmt.Fprintln(r.stderr, err)
+}
+
+// end prints what was skipped, and all lines once more, and returns the exit status.
+func (r *runner) end() int {
+	r.skips.print(r.stdout)
+	_, _ = fmt.Fprintf(r.stdout, "suites: %d runs of a package\n", len(r.lines))
+	for _, line := range r.lines {
+		_, _ = fmt.Fprintln(r.stdout, line)
+	}
+	if r.bad {
+		return 1
+	}
+	return 0
+}
