@@ -103,6 +103,18 @@ bench-outbox: ## Say how many messages a second go from call to receiver, how so
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench outbox $(if $(BLOAT),-bloat $(BLOAT)) $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: ## Say how calls compare with DBOS Go, and jobs with plain River, on the same work in the same run (about two minutes; ARGS="-rounds 7")
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench peers $(ARGS)
+
+.PHONY: soak
+soak: ## Keep a process that uses all of the library under steady load for T=1h, and fail if memory, goroutines, sessions or tables grow (RATE=300 calls a second)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/bench ./integration/bench
+	@$(BIN)/bench soak $(if $(T),-time $(T)) $(if $(RATE),-rate $(RATE))
+
 .PHONY: bench-growth
 bench-growth: ## Say what calls cost on tables of 10^4 to 10^7 records, and the sweeper (long: 13 minutes on a busy machine, needs 13 GB of disk free; ARGS="-sizes 1e4,1e6 -time 20s": 90 s)
 	@sh scripts/setup.sh

@@ -81,13 +81,23 @@ func (db *database) drop(ctx context.Context) (err error) {
 	if db.admin == nil {
 		return nil
 	}
-	if db.admin.IsClosed() {
-		if db.admin, err = pgx.ConnectConfig(ctx, db.admin.Config()); err != nil {
-			return err
-		}
+	if err := db.reconnect(ctx); err != nil {
+		return err
 	}
 	_, err = db.admin.Exec(ctx, db.sql.drop)
 	return errors.Join(err, db.admin.Close(ctx))
+}
+
+// reconnect connects again if that is needed.
+func (db *database) reconnect(ctx context.Context) error {
+	if !db.admin.IsClosed() {
+		return nil
+	}
+	admin, err := pgx.ConnectConfig(ctx, db.admin.Config())
+	if err == nil {
+		db.admin = admin
+	}
+	return err
 }
 
 // empty makes all tables empty and writes out what earlier cells have left to write.

@@ -10,9 +10,14 @@ type heapMark struct {
 
 // markHeap counts what is left after garbage collection, so that what a phase has kept shows (Q02).
 func (g *growth) markHeap(when string) {
+	g.heap = append(g.heap, heapMark{when, heapNow()})
+}
+
+// heapNow returns the bytes that are in use behind a garbage collection.
+func heapNow() uint64 {
 	runtime.GC()
 	runtime.GC() // what the first one found to be final
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	g.heap = append(g.heap, heapMark{when, m.HeapAlloc})
+	return m.HeapAlloc
 }

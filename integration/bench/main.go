@@ -7,6 +7,8 @@
 //	go run ./integration/bench jobs       # about two minutes: jobs against plain River
 //	go run ./integration/bench status     # about a minute: how fast one can ask for status, and hears of ends
 //	go run ./integration/bench outbox     # twelve minutes on a busy machine: messages a second, what publishing costs (-bloat 10m: on a table that no vacuum cleans)
+//	go run ./integration/bench peers      # about two minutes: calls against DBOS Go, jobs against plain River
+//	go run ./integration/bench soak       # an hour (-time 10m): does anything grow under steady load
 //
 // The server is a throwaway one with fsync on, or the one that TXONCE_TEST_DATABASE_URL or DATABASE_URL names: there the
 // benchmark works in schemas of its own and drops them at the end.
@@ -98,6 +100,40 @@
 // "bench outbox -bloat 10m" publishes 1,000 messages a second, half of them with ordering keys, and delivers them, while a
 // transaction elsewhere in the database holds a snapshot, so that no vacuum removes a dead row. Before that, and after that
 // and a vacuum, it does so without the snapshot, for a tenth and a fifth of the time.
+//
+// # Peers
+//
+// "bench peers" compares with others' libraries, which do the same work: a call with a key inserts one row and has an answer.
+//
+//   - Calls (Q01): [txidem.Run] against DBOS Transact for Go, by RunAsTransaction in a workflow whose id is the key and whose result is
+//     waited for. DBOS is launched once, with its defaults, and has its system database and its data source on the one pool of 20
+//     connections (its default) that both sides use: then it writes effect and step in one transaction, which its source calls the
+//     same-database optimization. A call of DBOS takes 17 round trips and three transactions that wait for the disk, and writes five row
+//     versions beside the effect; one of ours takes three and one, and writes one. The peers take turns, a quarter of a
+//     second each, in rounds that begin with empty tables and a CHECKPOINT.
+//   - Jobs (Q03): the sides of "bench jobs", measured as there.
+//
+// Each round is checked: so many calls, so many effects of so many keys, each with its record or its workflow and step.
+// What DBOS does beside (it listens on a connection, and looks for queued workflows each second) goes on in all turns.
+//
+// # Soak
+//
+// "bench soak" is one process that uses all of the library on one pool of 24 connections, under steady load (Q02): first
+// calls, replays, recorded failures, handlers that break, jobs that are submitted and worked, messages that are published and
+// relayed to a function, questions for the status of calls and jobs, and the sweeper. Operations begin at the asked rate, whether or not
+// others have ended, and their times count from when they should have begun. Records and jobs are kept for a minute (less
+// in runs below four minutes) and messages for one, so that tables come to a size that they keep. Autovacuum is on.
+//
+// Sixty times in the run it looks at its memory, its heap behind a garbage collection, its goroutines, its sessions, and the sizes of
+// our tables and River's. What is compared are medians of the tenth of the run behind the first one, which is a warm-up, and of the last
+// one. The run fails when
+//
+//   - anything went wrong, if only once: an error, another answer in a replay, a warning in a log, a lost or doubled effect, job or message,
+//   - fewer than 90 % of the asked operations ended well,
+//   - there are more than 25 goroutines more, beside those of operations under way, or more than 4 sessions,
+//   - a goroutine or a session is left when all is closed,
+//   - in runs of ten minutes or more: the memory of the process has grown to more than 1.25 times, or a table in the last
+//     third of the run to more than 1.25 times and 1 MB above what it had in the second.
 package main
 
 import (
@@ -147,6 +183,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			name, begin, args = "bench-status", beginStatus, args[1:]
 		case "outbox":
 			name, begin, args = "bench-outbox", beginOutbox, args[1:]
+		case "peers":
+			name, begin, args = "bench-peers", beginPeers, args[1:]
+		case "soak":
+			name, begin, args = "soak", beginSoak, args[1:]
 		}
 	}
 	measure, err := begin(args, stderr)

@@ -31,9 +31,14 @@ func (b *outboxBench) newProcess(pool *pgxpool.Pool, deliver outbox.Func) (*proc
 	return b.newProcessWith(pool, &outbox.Config{}, to)
 }
 
-func (b *outboxBench) newProcessWith(pool *pgxpool.Pool, cfg *outbox.Config, to outbox.Destination) (p *process, err error) {
+func (b *outboxBench) newProcessWith(pool *pgxpool.Pool, cfg *outbox.Config, to outbox.Destination) (*process, error) {
+	return openProcess(pool, b.db.calls, cfg, to)
+}
+
+// openProcess makes one in the schema.
+func openProcess(pool *pgxpool.Pool, schema string, cfg *outbox.Config, to outbox.Destination) (p *process, err error) {
 	p = &process{}
-	cfg.Schema, cfg.Logger = b.db.calls, slog.New(&p.complaints)
+	cfg.Schema, cfg.Logger = schema, slog.New(&p.complaints)
 	to.Name, to.Timeout = receiverName, hangs // no machine is so slow that a message is sent twice
 	p.Outbox, err = outbox.New(pool, cfg, to)
 	return p, err
@@ -63,7 +68,7 @@ func startAll(ctx context.Context, all []*process) (stop func() error) {
 	return func() error { return together(len(stops), func(i int) error { return stops[i]() }) }
 }
 
-// complaints is a log that keeps the first warning: a relay that has one measures something else.
+// complaints is a log that keeps the first warning: what has one measures something else.
 type complaints struct {
 	mu   sync.Mutex
 	text string
@@ -98,7 +103,7 @@ func (c *complaints) first() error {
 	if c.text == "" {
 		return nil
 	}
-	return fmt.Errorf("a relay complained: %s", c.text)
+	return fmt.Errorf("a warning was logged: %s", c.text)
 }
 
 // errLost ends what waits for messages that do not come.

@@ -28,16 +28,27 @@ func (c *turnCounter) Write(p []byte) (int, error) {
 
 // countTurns returns the round trips of one call of each shape, with everything prepared.
 func countTurns(ctx context.Context, db *database, shapes []shape) ([]float64, error) {
-	var turns atomic.Int64
-	dial := dialTo(serverOf(db))
-	l, err := openLink(ctx, db, "counting", 1, func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		return &turnCounter{Conn: c, turns: &turns}, err
-	})
+	l, turns, err := openCounting(ctx, db, 1)
 	if err != nil {
 		return nil, err
 	}
 	defer l.pool.Close()
+	return turnsOf(ctx, l, turns, shapes)
+}
+
+// openCounting opens a link of so many connections that counts their round trips.
+func openCounting(ctx context.Context, db *database, size int) (*link, *atomic.Int64, error) {
+	turns := &atomic.Int64{}
+	dial := dialTo(serverOf(db))
+	l, err := openLink(ctx, db, "counting", size, func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		return &turnCounter{Conn: c, turns: turns}, err
+	})
+	return l, turns, err
+}
+
+// turnsOf counts on such a link.
+func turnsOf(ctx context.Context, l *link, turns *atomic.Int64, shapes []shape) ([]float64, error) {
 	const warm, counted = 3, 10
 	known, err := makeKnown(ctx, l, 1)
 	if err != nil {

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// peersBench is a run of "bench peers": the same call by others' libraries and by ours (Q01, Q03).
+type peersBench struct {
+	bench   // of the calls, ours and DBOS's
+	options peersOptions
+	sql     peersQueries
+	jobs    *jobsBench
+}
+
+// The peers that are compared in calls, in the order of the table.
+const (
+	peerDBOS = iota
+	peerOurs
+)
+
+// peerSlice is the time that a peer has before it is the other's turn.
+const peerSlice = 250 * time.Millisecond
+
+// peerSettings are those in which the peers take turns.
+func peerSettings() []setting { return []setting{{direct, 1}, {direct, mostWorkers}} }
+
+// runPeers measures everything and prints the report on stdout, its progress on stderr.
+func runPeers(ctx context.Context, o peersOptions, stdout, stderr io.Writer) (err error) {
+	began := time.Now()
+	db, err := openDatabase(ctx, o.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.close(context.WithoutCancel(ctx))) }()
+	p := newPeersBench(db, o, stderr)
+	p.say("PostgreSQL %s, %s", db.server.Version(), db.server.Source())
+	defer func() { err = errors.Join(err, p.drop(context.WithoutCancel(ctx))) }()
+	for _, part := range []func(context.Context) error{p.countTurns, p.measureCalls, p.jobs.measureSides} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return p.report(stdout, time.Since(began))
+}
+
+func newPeersBench(db *database, o peersOptions, progress io.Writer) *peersBench {
+	return &peersBench{
+		bench: bench{db: db, samples: make(map[cell][]sample), progress: progress}, options: o, sql: peersQueriesFor(db.calls),
+		jobs: newJobsBench(db, jobsOptions{rounds: o.rounds, time: o.time}, progress),
+	}
+}
+
+// drop drops what DBOS made. An interrupt inside a statement has closed the connection, which the database opens again.
+func (p *peersBench) drop(ctx context.Context) error {
+	if err := p.db.reconnect(ctx); err != nil {
+		return err
+	}
+	_, err := p.db.admin.Exec(ctx, p.sql.drop)
+	return err
+}
+
+func peerShapes(d *dbosSide) []shape {
+	return []shape{peerDBOS: {name: "DBOS", call: d.call}, peerOurs: {name: "ours", call: callOurs}}
+}
+
+// countTurns counts the round trips of both.
+func (p *peersBench) countTurns(ctx context.Context) (err error) {
+	l, turns, err := openCounting(ctx, p.db, dbosConns)
+	if err != nil {
+		return err
+	}
+	defer l.pool.Close()
+	d, err := launchDBOS(ctx, l, p.db.calls)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.shutdown()) }()
+	p.turns, err = turnsOf(ctx, l, turns, peerShapes(d))
+	return err
+}
+
+// measureCalls has the peers take turns on one pool.
+func (p *peersBench) measureCalls(ctx context.Context) (err error) {
+	l, err := openLink(ctx, p.db, "socket", dbosConns, dialTo(serverOf(p.db)))
+	if err != nil {
+		return err
+	}
+	defer l.pool.Close()
+	d, err := launchDBOS(ctx, l, p.db.calls)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.shutdown()) }()
+	p.links, p.shapes = []*link{direct: l}, peerShapes(d)
+	for round := range p.options.rounds {
+		for _, set := range peerSettings() {
+			p.say("round %d of %d: calls with %d worker(s)", round+1, p.options.rounds, set.workers)
+			if err := p.measureOn(ctx, set, round); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measureOn is one round of one setting: from empty tables, both in turn, and a look at what they wrote.
+func (p *peersBench) measureOn(ctx context.Context, set setting, round int) error {
+	if _, err := p.db.admin.Exec(ctx, p.sql.empty); err != nil {
+		return err
+	}
+	if err := p.db.writeOut(ctx); err != nil {
+		return err
+	}
+	length := min(p.options.time, peerSlice)
+	workers := newWorkers(set.workers, nil)
+	var made [2]int
+	for i, s := range p.shapes { // plans and caches
+		n, _, err := drive(ctx, workers, s, p.links[set.link], length)
+		if err != nil {
+			return err
+		}
+		made[i] += n
+	}
+	for pass := range int(p.options.time / length) {
+		for turn := range p.shapes {
+			c := cell{(turn + pass + round) % len(p.shapes), set}
+			n, err := p.sample(ctx, c, workers, length)
+			if err != nil {
+				return err
+			}
+			made[c.shape] += n
+		}
+	}
+	return p.verify(ctx, made)
+}
+
+// peersTally is what is in the tables: effects, those of different keys, calls and workflows that have one, and all records.
+type peersTally struct{ effects, keys, calls, workflows, records int }
+
+// verify fails unless each call had its effect once, and left its peer's record and not the other's.
+func (p *peersBench) verify(ctx context.Context, made [2]int) error {
+	var got peersTally
+	if err := p.db.admin.QueryRow(ctx, p.sql.tally).Scan(&got.effects, &got.keys, &got.calls, &got.workflows, &got.records); err != nil {
+		return err
+	}
+	all := made[peerOurs] + made[peerDBOS]
+	if want := (peersTally{all, all, made[peerOurs], made[peerDBOS], all}); got != want {
+		return fmt.Errorf("the tables hold %+v, but the calls that were made should have left %+v", got, want)
+	}
+	return nil
+}
+
+func (p *peersBench) say(format string, args ...any) {
+	fmt.Fprintf(p.progress, "bench-peers: "+format+"\n", args...)
+}
