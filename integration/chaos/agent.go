@@ -14,7 +14,7 @@ const agents = 10
 
 // How long agents wait for an answer, and how long at most when they are impatient on purpose.
 const (
-	patience   = 5 * time.Second
+	patience   = 2 * time.Second
 	impatience = 60 * time.Millisecond
 )
 
@@ -101,14 +101,20 @@ func (a *agent) call(ctx context.Context, i intent, payload string) said {
 	return s
 }
 
+// callFor calls for an intent once, at one of the servers that are there. Where none is, nothing was called.
 func (a *agent) callFor(ctx context.Context, i intent, what asked, limit time.Duration) said {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	what.Try = a.board.try()
-	begin := a.history.now()
-	s := a.client.call(ctx, a.rng.IntN(roles()[server]), i, what)
-	a.note(i, begin, what, s)
-	return s
+	for _, n := range a.rng.Perm(roles()[server]) {
+		begin := a.history.now()
+		if s, left := a.client.call(ctx, n, i, what); left {
+			a.note(i, begin, what, s)
+			return s
+		}
+	}
+	_ = lives.Pause(ctx, lives.LookAgain)
+	return said{Kind: nothing}
 }
 
 // ask asks what became of the call of an intent.

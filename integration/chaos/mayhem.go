@@ -10,14 +10,14 @@ import (
 	"github.com/txonce/txonce/integration/internal/lives"
 )
 
-// How often something is killed, or stopped, about. In a short run it is more often: each comes leastTimes at least.
+// How often something is killed, or stopped, about. In a short run it is more often: each comes about leastTimes then.
 const (
 	killServers = 5 * time.Second
 	killWorkers = 6 * time.Second
 	killRelays  = 7 * time.Second
 	killDB      = 11 * time.Second
 	stopAny     = 6 * time.Second
-	leastTimes  = 4
+	leastTimes  = 2
 )
 
 // longestStop is how long a process is stopped, at most: for longer than a claim, a lease of a job, or an attempt lasts.

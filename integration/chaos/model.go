@@ -106,9 +106,19 @@ func describe(in asked, out said) string {
 	return what
 }
 
-// operations are those of one intent.
+// operations are those of one intent. The register is written once, and an answer names the try that has written it: a lost call
+// that is not named has not, and would only make the search long.
 func operations(ops []op) (all []porcupine.Operation) {
+	named := make(map[int]bool)
 	for _, o := range ops {
+		if o.Said.Kind.ends() {
+			named[o.Said.Try] = true
+		}
+	}
+	for _, o := range ops {
+		if o.Said.Kind == unknown && len(named) > 0 && !named[o.Asked.Try] {
+			continue
+		}
 		until := o.Return
 		if o.Said.Kind == unknown && !o.Asked.Question {
 			until = math.MaxInt64 // it may have its effect later

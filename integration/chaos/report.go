@@ -41,7 +41,7 @@ func (s *storm) result(b books) *result {
 		}
 		r.calls++
 		r.said[o.Said.Kind]++
-		if o.Call < s.events.stormed {
+		if o.Call < s.events.over {
 			r.stormed++
 		}
 	}
@@ -73,7 +73,9 @@ func recoveries(kills []time.Duration, ops []op) (all []time.Duration) {
 const leastRate = 50
 
 // rate is how many calls were made in a second.
-func (r *result) rate() float64 { return float64(r.stormed) / r.events.stormed.Seconds() }
+func (r *result) rate() float64 {
+	return float64(r.stormed) / (r.events.over - r.events.begun).Seconds()
+}
 
 func (r *result) shortfalls() (found []string) {
 	few := func(what string, n int) {

@@ -46,7 +46,8 @@ type events struct {
 	kills   map[role]int
 	stops   map[role]int
 	db      []time.Duration // when the database was killed, since the run began
-	stormed time.Duration   // how long agents made calls
+	begun   time.Duration   // when agents began to make calls
+	over    time.Duration   // when they did no more
 	settled time.Duration   // from the end of that until all was settled
 }
 
@@ -170,7 +171,7 @@ func (s *storm) bury(a assignment, end lives.End, killed bool) error {
 func (s *storm) rage(ctx context.Context) error {
 	storming, cancel := context.WithTimeout(ctx, s.o.time)
 	defer cancel()
-	begin := time.Now()
+	s.events.begun = s.history.now()
 	var all sync.WaitGroup
 	for n := range agents {
 		all.Go(func() { s.newAgent(n).run(ctx, storming) })
@@ -179,7 +180,7 @@ func (s *storm) rage(ctx context.Context) error {
 	err := s.mayhem(ctx, storming)
 	cancel()
 	all.Wait()
-	s.events.stormed = time.Since(begin)
+	s.events.over = s.history.now()
 	s.progress.End()
 	if err == nil {
 		err = context.Cause(ctx)

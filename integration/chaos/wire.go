@@ -114,20 +114,17 @@ func (c *client) ask(ctx context.Context, server int, p *mcp.CallToolParams) (re
 	return result, true, err
 }
 
-// call makes a call of an intent.
-func (c *client) call(ctx context.Context, server int, i intent, a asked) said {
+// call makes a call of an intent, and reports whether it left.
+func (c *client) call(ctx context.Context, server int, i intent, a asked) (s said, left bool) {
 	in := i.order
 	in.Payload, in.Try, in.Breaks = a.Payload, a.Try, a.Breaks
 	result, left, err := c.ask(ctx, server, &mcp.CallToolParams{
 		Meta: mcp.Meta{mcpidem.MetaKey: i.key()}, Name: string(i.Tool), Arguments: in,
 	})
-	switch {
-	case !left:
-		return said{Kind: nothing, Detail: err.Error()}
-	case err != nil:
-		return said{Kind: unknown, Detail: err.Error()}
+	if err != nil {
+		return said{Kind: unknown, Detail: err.Error()}, left
 	}
-	return saidBy(result)
+	return saidBy(result), true
 }
 
 // saidBy reads the result of a call.
