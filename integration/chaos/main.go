@@ -1,3 +1,47 @@
+// Chaos runs everything together under random kills, and judges what agents were told as a history.
+//
+//	go run ./integration/chaos -time 5m
+//
+// Two tool servers, three workers and two relays run, all of which are this program once more, and ten agents in the parent call the
+// servers' tools over MCP. Each process is killed by SIGKILL at random moments and started again; some are stopped (SIGSTOP) for
+// seconds and go on, as a machine does that was paused. The database is killed as well, with all of its processes, and started again
+// on its data.
+//
+// An intent is one tool, one idempotency key and some arguments. The tools are
+//
+//	write   an effect, in a protected call (Run)
+//	batch   an effect, in a call of one round trip (RunBatch)
+//	report  a job (SubmitTx), whose effect commits in a worker; agents wait for some by get_status
+//	notify  an effect and one or two messages, some with an ordering key, which relays post to a receiver in the parent, which
+//	        takes them, answers 500, or takes them and cuts the connection, for a while each
+//
+// Some calls end as a recorded failure, in some attempts the handler returns a plain error, and some jobs break behind their effect.
+// Agents give up early, repeat what is open and what has ended, work on one intent at a time, send other arguments under a key
+// that is used, and ask get_status. Each call has a number, which does not count when calls are compared: an answer and an effect say which call
+// did it.
+//
+// When the time is over nobody is killed any more, the agents call until each intent has an answer, jobs and messages end, and
+// the judge looks at
+//
+//   - the history: each call and question with its beginning, its end and what came back. A checker of linearizability looks for an
+//     order that explains all answers of an intent (R19); model.go says what is promised;
+//   - the effects, which no constraint keeps from being there twice: one for each intent that was said to be done, by the call that
+//     its answer names, and none for others (R02); and the jobs, of which each must have ended, once (J09);
+//   - the messages: each that committed must arrive, and none else, under one id and key, behind the one in front of it in the order of
+//     commits (O01, O02);
+//   - get_status of each intent and each job, which must say the same (S02).
+//
+// The last line of the output has the figures. The exit status is 1 when one of the last five is not 0, when there were fewer kills
+// of a kind than 10 (in a run shorter than three minutes: its part of them), when the agents made fewer than 50 calls a second, and
+// when anything else is not as it should be: each such thing has a line that begins with an exclamation mark. What the checker
+// cannot explain is drawn in a folder (-pictures). The line before the last one has the rate, the stops, what the checker says, and the time
+// from the kill of the database until a call was answered that was made behind it, the time in which it was left dead (a second
+// at most) among it.
+//
+// With -plant the processes do something wrong on purpose, and the run must fail. The first of these mistakes is a server that runs
+// one of the tools without protection.
+//
+// It runs on Unix-like systems, for it needs SIGKILL, and needs local binaries of Postgres, for it kills its own server.
 package main
 
 import (
