@@ -54,10 +54,11 @@ const (
 	statusUnknown    = "outcome_unknown"
 	statusNotDone    = "not_done"
 	statusDown       = "unavailable"
+	statusFault      = "tool_fault" // also where Postgres has ended the transaction of a handler that was stopped for too long
 )
 
 func refusalOf(err error) refusal {
-	said := refusal{Status: "tool_fault", Message: err.Error()}
+	said := refusal{Status: statusFault, Message: err.Error()}
 	failure := (*toolcall.Failure)(nil)
 	switch {
 	case errors.Is(err, txidem.ErrOutcomeUnknown): // whatever it wraps
@@ -70,6 +71,8 @@ func refusalOf(err error) refusal {
 		said.Status = statusKeyReused
 	case errors.Is(err, txidem.ErrUnavailable):
 		said.Status = statusDown
+	case errors.Is(err, txidem.ErrIdleTooLong):
+		said.Message = "Nothing was changed by this call."
 	case txidem.Retryable(err):
 		said.Status = statusNotDone
 	}

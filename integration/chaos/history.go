@@ -43,13 +43,14 @@ const (
 	mismatch   kind = "mismatch"    // the key has other arguments
 	broke      kind = "broke"       // the handler ran and returned a plain error
 	nothing    kind = "nothing"     // nothing was changed, or nothing could be found out
+	fault      kind = "fault"       // nothing was changed, and the server takes the tool for broken
 	unknown    kind = "unknown"     // nobody knows: no answer, or one that says so
 	notEnded   kind = "not ended"   // of a question: there is no record
 	strange    kind = "strange"     // must not be
 )
 
 func kinds() []kind {
-	return []kind{succeeded, failed, inProgress, mismatch, broke, nothing, unknown, notEnded, strange}
+	return []kind{succeeded, failed, inProgress, mismatch, broke, nothing, fault, unknown, notEnded, strange}
 }
 
 // ends reports whether it is the answer of the intent.

@@ -30,7 +30,7 @@ type state struct {
 //   - in progress, a plain error of the handler (which ran, and was rolled back), and the status "none" or "running": nobody
 //     had done it;
 //   - a mismatch: it had been done for another payload;
-//   - unavailable: nothing is known, and nothing came of it. The try has done nothing, then or later.
+//   - unavailable, or a fault by which nothing was changed: it may have been done, or not. This try has done nothing, then or later.
 //
 // "In progress" is no promise that it will be done. It needs somebody who is at it, which is not a matter of states: see unmet.
 func step(s state, in asked, out said) []state {
@@ -51,7 +51,7 @@ func step(s state, in asked, out said) []state {
 		if s.Done && s.Payload != in.Payload {
 			return same
 		}
-	case nothing:
+	case nothing, fault:
 		return same
 	}
 	return nil

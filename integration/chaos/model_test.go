@@ -52,6 +52,7 @@ func TestModel_R19_ExplainsWhatIsPromised(t *testing.T) {
 		"a handler that breaks, and then the call":         {at(0, 9, breaking(1), heard(broke)), at(10, 19, try(2), by(2))},
 		"a failure and its replay":                         {at(0, 9, try(1), refusedBy(1)), at(10, 19, try(2), said{Kind: failed, Try: 1, Text: "refused", Replayed: true})},
 		"no database, before and behind":                   {at(0, 9, try(1), heard(nothing)), at(10, 19, try(2), by(2)), at(20, 29, try(3), heard(nothing))},
+		"a fault, before and behind":                       {at(0, 9, try(1), heard(fault)), at(10, 19, try(2), by(2)), at(20, 29, try(3), heard(fault))},
 		"questions before and behind":                      {at(0, 5, question, heard(notEnded)), at(1, 9, try(1), by(1)), at(10, 19, question, by(1))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +87,7 @@ func TestModel_R19_FindsWhatBreaksThePromise(t *testing.T) {
 		"a try that should break is done":          {at(0, 9, breaking(1), by(1))},
 		"a lost try that should break is done":     {at(0, 9, breaking(1), heard(unknown)), at(10, 19, try(2), again(1))},
 		"a try that found no database is done":     {at(0, 9, try(1), heard(nothing)), at(10, 19, try(2), heard(unknown)), at(20, 29, question, by(1))},
+		"a try with a fault is done":               {at(0, 9, try(1), heard(fault)), at(10, 19, try(2), again(1))},
 		"a failure becomes a success":              {at(0, 9, try(1), refusedBy(1)), at(10, 19, try(2), said{Kind: succeeded, Try: 1, Text: "refused", Replayed: true})},
 		"no record, said behind the answer":        {at(0, 9, try(1), by(1)), at(10, 19, question, heard(notEnded))},
 		"a status with another answer":             {at(0, 9, try(1), by(1)), at(10, 19, question, by(1).as("other"))},

@@ -176,6 +176,8 @@ func (s said) refused(structured any) said {
 		s.Kind = broke
 	case r.Status == statusNotDone, r.Status == statusDown:
 		s.Kind = nothing
+	case r.Status == statusFault && strings.Contains(r.Message, "Nothing was changed by this call."):
+		s.Kind = fault
 	default:
 		s.Kind = strange
 	}

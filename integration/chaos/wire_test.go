@@ -38,7 +38,8 @@ func TestSaidBy_R19_ReadsWhatServersSay(t *testing.T) {
 		"a plain error":     {refused("not_done", "", errBroken.Error()+" (Nothing was changed)"), said{Kind: broke}},
 		"a server's error":  {refused("not_done", "", "out of order"), said{Kind: nothing}},
 		"no database":       {refused("unavailable", "", "later"), said{Kind: nothing}},
-		"a fault":           {refused("tool_fault", "", "oh"), said{Kind: strange}},
+		"a fault":           {refused("tool_fault", "", "This tool has a fault. Nothing was changed by this call. Do not"), said{Kind: fault}},
+		"a worse fault":     {refused("tool_fault", "", "This tool has a fault, and it is not known what it did."), said{Kind: strange}},
 		"an unknown status": {refused("", "", ""), said{Kind: strange}},
 	} {
 		got := saidBy(c.result)
