@@ -67,15 +67,12 @@ func receive() (*receiver, error) {
 func (r *receiver) stop(ctx context.Context) error { return r.server.Shutdown(ctx) }
 
 // flip changes the mood until ctx ends, and takes everything from then on. It is good half of the time, so that no
-// message waits for long.
-func (r *receiver) flip(ctx context.Context, rng *rand.Rand) {
+// message waits for long, and bad in one way after the other, so that a short run sees each.
+func (r *receiver) flip(ctx context.Context) {
 	defer r.become(accepts)
-	for good := true; lives.Pause(ctx, mood/2+rand.N(mood)) == nil; good = !good {
-		next := accepts
-		if good {
-			next = acts()[1+rng.IntN(len(acts())-1)]
-		}
-		r.become(next)
+	moods := []act{breaks, accepts, cuts, accepts}
+	for n := 0; lives.Pause(ctx, mood/2+rand.N(mood)) == nil; n++ {
+		r.become(moods[n%len(moods)])
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -176,7 +175,7 @@ func (s *storm) rage(ctx context.Context) error {
 	for n := range agents {
 		all.Go(func() { s.newAgent(n).run(ctx, storming) })
 	}
-	all.Go(func() { s.receiver.flip(storming, rand.New(rand.NewPCG(s.o.seed, 0))) })
+	all.Go(func() { s.receiver.flip(storming) })
 	err := s.mayhem(ctx, storming)
 	cancel()
 	all.Wait()
