@@ -75,6 +75,12 @@ crash-outbox: ## Kill tool servers and relays at every step of a message, N=60 t
 	@$(GO) build -o $(BIN)/crashoutbox ./integration/crashoutbox
 	@$(BIN)/crashoutbox $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
+.PHONY: chaos
+chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (T and half a minute; PLANT=1 plants a fault and must fail)
+	@sh scripts/setup.sh
+	@$(GO) build -o $(BIN)/chaos ./integration/chaos
+	@$(BIN)/chaos $(if $(T),-time $(T)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
+
 .PHONY: bench
 bench: ## Say what protection costs, as ratios to a bare transaction in the same run (about five minutes)
 	@sh scripts/setup.sh

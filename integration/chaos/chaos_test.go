@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(processEnv) != "" {
+		os.Exit(live(os.Stdin, os.Stderr))
+	}
+	dbtest.Main(m)
+}
+
+// brewed makes a short run on a server of its own, with fewer calls than usual, and returns its report and its output.
+func brewed(t *testing.T, time string, more ...string) (r *result, stdout string) {
+	t.Helper()
+	o, err := parseOptions(append([]string{"-time", time, "-rate", "30", "-pictures", t.TempDir()}, more...), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := startPostgres(t.Context())
+	if err != nil {
+		t.Skipf("no server of our own: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := db.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	var out, errs bytes.Buffer
+	if r, err = brew(t.Context(), o, db, &errs); err != nil {
+		t.Fatalf("seed %d: %v", o.seed, err)
+	}
+	r.Write(&out, &errs)
+	t.Logf("seed %d\n%s%s", o.seed, errs.String(), out.String())
+	return r, out.String()
+}
+
+var (
+	lastLine  = regexp.MustCompile(`^chaos: intents=(\d+) calls=(\d+) kills=server:(\d+),worker:(\d+),relay:(\d+),db:(\d+) effects=(\d+) duplicates=0 lost=0 wrong_answers=0 jobs_stuck=0 messages_lost=0$`)
+	storyLine = regexp.MustCompile(`^chaos: calls_per_s=[\d.]+ stops=server:\d+,worker:\d+,relay:\d+ porcupine=Ok operations=\d+ recovery`)
+)
+
+// TestChaos_R19_R02_J09_NothingIsLostOrDoubled: servers, workers, relays and the database are killed while agents make calls.
+func TestChaos_R19_R02_J09_NothingIsLostOrDoubled(t *testing.T) {
+	t.Parallel()
+	time := "12s"
+	if testing.Short() {
+		time = "8s"
+	}
+	r, stdout := brewed(t, time)
+	if !r.Good() {
+		t.Errorf("the run is not good: %q", r.problems)
+	}
+	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+	last := lastLine.FindStringSubmatch(lines[len(lines)-1])
+	if last == nil || !storyLine.MatchString(lines[max(len(lines)-2, 0)]) {
+		t.Fatalf("the last lines are %q", lines)
+	}
+	for _, figure := range last[1:] {
+		if n, err := strconv.Atoi(figure); err != nil || n == 0 {
+			t.Errorf("%q: want none of the first seven figures to be 0", last[0])
+		}
+	}
+}
+
+// TestChaos_R19_R02_J09_PlantsAreFound: a mistake in the processes must show in the figure that is meant for it. One run after
+// the other: each is seven processes and a server.
+func TestChaos_R19_R02_J09_PlantsAreFound(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("four runs of a quarter of a minute each; not with -short")
+	}
+	for planted, shows := range map[plant]func(*result) bool{
+		unprotected:     func(r *result) bool { return r.duplicates > 0 && r.wrongAnswers > 0 },
+		rewrites:        func(r *result) bool { return r.wrongAnswers > 0 && r.duplicates == 0 },
+		effectOutsideTx: func(r *result) bool { return r.duplicates > 0 },
+		deleteFirst:     func(r *result) bool { return r.messagesLost > 0 && r.duplicates+r.wrongAnswers == 0 },
+	} {
+		t.Run(string(planted), func(t *testing.T) {
+			r, _ := brewed(t, "10s", "-plant", string(planted), "-stuck", "20s")
+			if r.Good() || !shows(r) {
+				t.Errorf("the mistake does not show: %+v", r.verdict)
+			}
+		})
+	}
+}
+
+// TestOptions_LeastKills: a short run must have fewer kills, and no run none.
+func TestOptions_LeastKills(t *testing.T) {
+	t.Parallel()
+	for time, want := range map[string]int{"5s": 1, "36s": 2, "90s": 5, "3m": 10, "1h": 10} {
+		o, err := parseOptions([]string{"-time", time}, os.Stderr)
+		if got := o.least(); err != nil || got != want {
+			t.Errorf("least of %s: %d, %v; want %d", time, got, err, want)
+		}
+	}
+}
+
+// TestOptions_BadOnesAreRefused: with what to use instead.
+func TestOptions_BadOnesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-time", "1s"}, {"-rate", "0"}, {"-stuck", "0s"}, {"-plant", "nothing"}, {"more"}} {
+		var said bytes.Buffer
+		if _, err := parseOptions(args, &said); err == nil || !strings.HasPrefix(said.String(), "chaos: ") {
+			t.Errorf("%q: %v, %q", args, err, said.String())
+		}
+	}
+}

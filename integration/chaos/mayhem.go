@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/txonce/txonce/integration/internal/lives"
+)
+
+// How often something is killed, or stopped, about. In a short run it is more often: each comes about leastTimes then.
+const (
+	killServers = 5 * time.Second
+	killWorkers = 6 * time.Second
+	killRelays  = 7 * time.Second
+	killDB      = 11 * time.Second
+	stopAny     = 6 * time.Second
+	leastTimes  = 2
+)
+
+// longestStop is how long a process is stopped, at most: for longer than a claim, a lease of a job, or an attempt lasts.
+const longestStop = 6 * time.Second
+
+// longestDown is how long the database stays away, at most, before it is started again.
+const longestDown = time.Second
+
+// victims are the processes that are there.
+type victims struct {
+	mu  sync.Mutex
+	all map[*victim]bool
+}
+
+// victim is a process that may be killed or stopped.
+type victim struct {
+	role role
+	p    *lives.Process
+
+	killed, stopped bool // guarded by victims.mu
+}
+
+func newVictims() *victims { return &victims{all: make(map[*victim]bool)} }
+
+func (vs *victims) enlist(r role, p *lives.Process) *victim {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := &victim{role: r, p: p}
+	vs.all[v] = true
+	return v
+}
+
+// discharge reports whether the process was killed by us.
+func (vs *victims) discharge(v *victim) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	delete(vs.all, v)
+	return v.killed
+}
+
+// kill kills a process of the role, if there is one. It may be one that is stopped.
+func (vs *victims) kill(rng *rand.Rand, r role) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed }); v != nil {
+		v.killed = true
+		v.p.Signal(syscall.SIGKILL)
+	}
+}
+
+// stop stops a process, if there is one that runs, and returns it.
+func (vs *victims) stop(rng *rand.Rand) *victim {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := vs.draw(rng, func(v *victim) bool { return !v.killed && !v.stopped })
+	if v != nil {
+		v.stopped = true
+		v.p.Signal(syscall.SIGSTOP)
+	}
+	return v
+}
+
+// goOn lets a process go on, and reports whether it still lives.
+func (vs *victims) goOn(v *victim) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v.stopped = false
+	v.p.Signal(syscall.SIGCONT)
+	return vs.all[v] && !v.killed
+}
+
+// draw draws one of those that suit.
+func (vs *victims) draw(rng *rand.Rand, suits func(*victim) bool) *victim {
+	var all []*victim
+	for v := range vs.all {
+		if suits(v) {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[rng.IntN(len(all))]
+}
+
+// mayhem kills and stops until storming ends. The database is up then, and nobody is stopped.
+func (s *storm) mayhem(ctx, storming context.Context) (err error) {
+	var all sync.WaitGroup
+	often := func(n uint64, every time.Duration, do func(*rand.Rand)) {
+		every = min(every, s.o.time/leastTimes)
+		rng := rand.New(rand.NewPCG(s.o.seed, 1000+n))
+		all.Go(func() {
+			for lives.Pause(storming, every/2+time.Duration(rng.Int64N(int64(every)))) == nil {
+				do(rng)
+			}
+		})
+	}
+	often(0, killServers, func(rng *rand.Rand) { s.victims.kill(rng, server) })
+	often(1, killWorkers, func(rng *rand.Rand) { s.victims.kill(rng, worker) })
+	often(2, killRelays, func(rng *rand.Rand) { s.victims.kill(rng, relay) })
+	often(3, stopAny, func(rng *rand.Rand) { s.stopOne(storming, rng) })
+	often(4, killDB, func(rng *rand.Rand) {
+		if failure := s.killDatabase(ctx, rng); failure != nil {
+			err = failure
+		}
+	})
+	all.Wait()
+	return err
+}
+
+// stopOne stops a process for a while, as a machine does that is paused.
+func (s *storm) stopOne(storming context.Context, rng *rand.Rand) {
+	v := s.victims.stop(rng)
+	if v == nil {
+		return
+	}
+	_ = lives.Pause(storming, time.Second/2+time.Duration(rng.Int64N(int64(longestStop))))
+	if s.victims.goOn(v) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events.stops[v.role]++
+	}
+}
+
+// killDatabase kills the database and starts it again.
+func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
+	if err := s.postgres.Kill(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.events.db = append(s.events.db, s.history.now())
+	s.mu.Unlock()
+	s.count()
+	if err := lives.Pause(ctx, time.Duration(rng.Int64N(int64(longestDown)))); err != nil {
+		return err
+	}
+	return s.postgres.Start(ctx)
+}

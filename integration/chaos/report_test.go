@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// aResult is that of a run with enough of everything.
+func aResult() *result {
+	return &result{
+		o:       options{time: wholeTime, rate: 75},
+		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
+		stormed: 500,
+	}
+}
+
+func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
+	t.Parallel()
+	if found := aResult().shortfalls(); len(found) > 0 {
+		t.Errorf("shortfalls: %q; want none", found)
+	}
+	for want, change := range map[string]func(*result){
+		"9 kills of servers":      func(r *result) { r.events.kills[server]-- },
+		"9 kills of workers":      func(r *result) { r.events.kills[worker] -= 2 },
+		"9 kills of relays":       func(r *result) { r.events.kills[relay] -= 3 },
+		"9 kills of the database": func(r *result) { r.events.db = r.events.db[1:] },
+		"49.9 calls a second":     func(r *result) { r.stormed-- },
+	} {
+		r := aResult()
+		change(r)
+		if found := r.shortfalls(); len(found) != 1 || !strings.Contains(found[0], want) {
+			t.Errorf("shortfalls: %q; want %q", found, want)
+		}
+	}
+}
+
+func TestReport_R19_IsGoodOnlyWithoutAny(t *testing.T) {
+	t.Parallel()
+	if r := aResult(); !r.Good() {
+		t.Error("a good run is not good")
+	}
+	for what, change := range map[string]func(*result){
+		"duplicates": func(r *result) { r.duplicates = 1 },
+		"lost":       func(r *result) { r.lost = 1 },
+		"wrong":      func(r *result) { r.wrongAnswers = 1 },
+		"stuck":      func(r *result) { r.jobsStuck = 1 },
+		"messages":   func(r *result) { r.messagesLost = 1 },
+		"problems":   func(r *result) { r.problems = []string{"a problem"} },
+	} {
+		r := aResult()
+		change(r)
+		if r.Good() {
+			t.Errorf("%s: a bad run is good", what)
+		}
+	}
+}
+
+func TestReport_LastLine(t *testing.T) {
+	t.Parallel()
+	r := aResult()
+	r.intents, r.calls, r.verdict = 1, 2, verdict{effects: 3, duplicates: 4, lost: 5, wrongAnswers: 6, jobsStuck: 7, messagesLost: 8}
+	want := "chaos: intents=1 calls=2 kills=server:10,worker:11,relay:12,db:10 effects=3 duplicates=4 lost=5 wrong_answers=6 jobs_stuck=7 messages_lost=8"
+	if diff := cmp.Diff(want, r.lastLine()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReport_Recoveries: what counts is a call that was made behind the kill, and answered.
+func TestReport_Recoveries(t *testing.T) {
+	t.Parallel()
+	got := recoveries([]time.Duration{10, 100, 1000}, []op{
+		at(5, 12, try(1), by(1)),
+		at(11, 13, try(2), heard(nothing)),
+		at(11, 14, question, by(1)),
+		at(12, 40, try(3), again(1)),
+		at(13, 30, try(4), again(1)),
+		at(100, 105, try(5), again(1)),
+	})
+	if diff := cmp.Diff([]time.Duration{5, 20}, got); diff != "" {
+		t.Error(diff)
+	}
+}

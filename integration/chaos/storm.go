@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/integration/internal/lives"
+	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/statustool"
+)
+
+// longestLife is that of a process: a run may be as long as somebody wants.
+const longestLife = 24 * time.Hour
+
+// storm runs the processes and the agents, and remembers what they said.
+type storm struct {
+	o        options
+	postgres *servers.Server
+	pool     *pgxpool.Pool
+	receiver *receiver
+	keeper   *lives.Keeper
+	board    *board
+	book     *phoneBook
+	history  *history
+	shared   chan intent // to be called for by two agents at a time
+	victims  *victims
+	progress *lives.Progress
+
+	mu       sync.Mutex
+	lives    int
+	events   events
+	jobsSaid map[string]statustool.Report // by the id of the job, in the end
+	problems []string
+}
+
+// events are what was done to the processes and to the database.
+type events struct {
+	kills   map[role]int
+	stops   map[role]int
+	db      []time.Duration // when the database was killed, since the run began
+	begun   time.Duration   // when agents began to make calls
+	over    time.Duration   // when they did no more
+	settled time.Duration   // from the end of that until all was settled
+}
+
+// brew lets the storm run on a fresh server, waits until it has settled, and reads what it left.
+func brew(ctx context.Context, o options, db *servers.Server, stderr io.Writer) (r *result, err error) {
+	place := lives.Place{URL: db.URL()}
+	pool, err := prepare(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	receiver, err := receive()
+	if err != nil {
+		return nil, err
+	}
+	s := &storm{
+		o: o, postgres: db, pool: pool, receiver: receiver, board: newBoard(o.seed), book: &phoneBook{urls: make(map[int]string)},
+		history: newHistory(), shared: make(chan intent), victims: newVictims(), progress: lives.NewProgress(stderr, program, o.kills()),
+		events: events{kills: make(map[role]int), stops: make(map[role]int)}, jobsSaid: make(map[string]statustool.Report),
+	}
+	var b books
+	left, err := lives.Outlived(ctx, pool, applicationName, func(alive *os.File) (err error) {
+		s.keeper = lives.NewKeeper(processEnv, alive)
+		b, err = s.run(ctx, place)
+		return err
+	})
+	if err = errors.Join(err, receiver.stop(context.WithoutCancel(ctx))); err != nil {
+		return nil, err
+	}
+	if left != "" {
+		s.complain("%s", left)
+	}
+	return s.result(b), nil
+}
+
+// run is all of a run until its processes are gone.
+func (s *storm) run(ctx context.Context, place lives.Place) (b books, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var processes sync.WaitGroup
+	for role, n := range roles() {
+		for n := range n {
+			processes.Go(func() {
+				if err := s.keepAlive(ctx, role, n, place); err != nil {
+					cancel(err)
+				}
+			})
+		}
+	}
+	if err = s.book.waitFor(ctx); err == nil {
+		err = s.rage(ctx)
+	}
+	if err == nil {
+		b, err = s.settle(ctx)
+	}
+	for role := range roles() {
+		s.keeper.Tell(string(role), leave)
+	}
+	if err != nil {
+		cancel(err)
+	}
+	processes.Wait()
+	return b, context.Cause(ctx)
+}
+
+// keepAlive runs one process after the other until they are to leave.
+func (s *storm) keepAlive(ctx context.Context, r role, n int, place lives.Place) error {
+	for !s.keeper.Told(string(r), leave) {
+		s.mu.Lock()
+		s.lives++
+		a := assignment{Life: s.lives, Role: r, N: n, Place: place, Receiver: s.receiver.url, Plant: s.o.plant}
+		s.mu.Unlock()
+		var v *victim
+		end, err := s.keeper.Live(ctx, string(r), a, longestLife, func(_ context.Context, p *lives.Process) {
+			v = s.victims.enlist(r, p)
+			s.listen(p, n)
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.bury(a, end, s.victims.discharge(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen hears where a server listens, and returns when the process is gone.
+func (s *storm) listen(p *lives.Process, n int) {
+	marks := json.NewDecoder(p.Marks())
+	for {
+		var m mark
+		if err := marks.Decode(&m); err != nil { // its end
+			return
+		}
+		s.book.enter(n, m.URL)
+	}
+}
+
+// bury notes the end of a process. killed says that it was our doing. A process that ends in another way ends the run.
+func (s *storm) bury(a assignment, end lives.End, killed bool) error {
+	switch {
+	case end.InputErr != nil && !killed:
+		return fmt.Errorf("chaos: %s %d: %w", a.Role, a.Life, end.InputErr)
+	case len(end.Stderr) > 0:
+		return fmt.Errorf("chaos: %s %d complains: %s", a.Role, a.Life, end.Stderr)
+	case end.Killed() && killed:
+		s.mu.Lock()
+		s.events.kills[a.Role]++
+		s.mu.Unlock()
+		s.count()
+	case end.Killed():
+		return fmt.Errorf("chaos: %s %d was killed by somebody else", a.Role, a.Life)
+	case end.Status.ExitStatus() != 0 || !s.keeper.Told(string(a.Role), leave):
+		return fmt.Errorf("chaos: %s %d ended with status %d", a.Role, a.Life, end.Status.ExitStatus())
+	}
+	return nil
+}
+
+// rage has agents make calls, while processes and the database are killed, for as long as the run is to take.
+func (s *storm) rage(ctx context.Context) error {
+	storming, cancel := context.WithTimeout(ctx, s.o.time)
+	defer cancel()
+	s.events.begun = s.history.now()
+	var all sync.WaitGroup
+	for n := range agents {
+		all.Go(func() { s.newAgent(n).run(ctx, storming) })
+	}
+	all.Go(func() { s.receiver.flip(storming) })
+	err := s.mayhem(ctx, storming)
+	cancel()
+	all.Wait()
+	s.events.over = s.history.now()
+	s.progress.End()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// settle has everything end that is open, and asks what became of it.
+func (s *storm) settle(ctx context.Context) (books, error) {
+	begin := time.Now()
+	limited, cancel := context.WithTimeout(ctx, s.o.stuck)
+	defer cancel()
+	var open []intent
+	for _, i := range s.board.intents() {
+		if _, ok := s.board.answer(i.N); !ok {
+			open = append(open, i)
+		}
+	}
+	s.together(open, func(a *agent, i intent) { a.insist(limited, i) })
+	if err := s.drain(ctx); err != nil {
+		return books{}, err
+	}
+	b, err := readBooks(ctx, s.pool)
+	if err != nil {
+		return b, err
+	}
+	asking, cancel := context.WithTimeout(ctx, 5*s.o.stuck)
+	defer cancel()
+	s.together(s.board.intents(), func(a *agent, i intent) { a.askAll(asking, i) })
+	s.events.settled = time.Since(begin)
+	return b, context.Cause(ctx)
+}
+
+// together has all agents do something about each of the intents.
+func (s *storm) together(intents []intent, do func(*agent, intent)) {
+	work := make(chan intent)
+	var all sync.WaitGroup
+	for n := range agents {
+		all.Go(func() {
+			a := s.newAgent(agents + n)
+			defer a.client.close()
+			for i := range work {
+				do(a, i)
+			}
+		})
+	}
+	for _, i := range intents {
+		work <- i
+	}
+	close(work)
+	all.Wait()
+}
+
+// drain waits until all jobs and messages have ended, or for so long that those that have not are stuck.
+func (s *storm) drain(ctx context.Context) error {
+	for begin := time.Now(); ; {
+		jobs, messages, err := open(ctx, s.pool)
+		if err != nil || jobs+messages == 0 || time.Since(begin) > s.o.stuck {
+			return err
+		}
+		if err := lives.Pause(ctx, 10*lives.LookAgain); err != nil {
+			return err
+		}
+	}
+}
+
+// told notes what is said of a job in the end.
+func (s *storm) told(job string, r statustool.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobsSaid[job] = r
+}
+
+// complain makes the run fail.
+func (s *storm) complain(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// count shows how many kills there were.
+func (s *storm) count() {
+	s.mu.Lock()
+	n := lives.Total(s.events.kills) + len(s.events.db)
+	s.mu.Unlock()
+	s.progress.At(n)
+}
