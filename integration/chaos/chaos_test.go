@@ -27,7 +27,7 @@ func brewed(t *testing.T, time string, more ...string) (r *result, stdout string
 	}
 	db, err := startPostgres(t.Context())
 	if err != nil {
-		t.Skipf("no server of our own: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := db.Stop(); err != nil {
