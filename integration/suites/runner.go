@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/txonce/txonce/integration/internal/servers"
@@ -52,6 +53,10 @@ func (r *runner) core(ctx context.Context, c combination) {
 		args := append(r.test(), "-p=1")
 		env := []string{devpg.EnvTestURL + "=" + s.URL(), dbtest.EnvExecMode + "=" + w.mode, dbtest.EnvPooler + "=" + w.pooler}
 		report := r.goTest(ctx, append(args, packages...), env)
+		if ctx.Err() != nil {
+			r.fail(fmt.Errorf("suites: interrupted: %w", context.Cause(ctx)))
+			break
+		}
 		r.note(report, w.String(), func(one *suite) string { return one.checkCore(s.Version(), w) }, c.place.String())
 		r.skips.add(c.place.Name()+", "+w.String(), report)
 	}
@@ -83,7 +88,9 @@ func (r *runner) test() []string {
 func (r *runner) goTest(ctx context.Context, args, env []string) *report {
 	var out, own bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// The go command waits for its tests when it is interrupted: all of them are told.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &ticker{out: r.stderr}), io.MultiWriter(r.stderr, &own)
 	begin := time.Now()
