@@ -5,13 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/txonce/txonce/integration/internal/servers"
 )
 
 // patience bounds waiting for what should happen soon, on a busy machine.
 const patience = 2 * time.Minute
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) {
+	zerolog.SetGlobalLevel(zerolog.Disabled) // some of the proxy's illnesses log to nobody's logger
+	servers.Main(m)
+}
 
 // everywhere runs a test in each place at hand.
 func everywhere(t *testing.T, test func(*testing.T, servers.Place)) {

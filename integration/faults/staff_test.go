@@ -2,10 +2,12 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,14 +32,22 @@ type staff struct {
 	shop   *shop
 	end    context.CancelFunc
 	ended  chan error // of the relay
+
+	stumble atomic.Bool // the first attempt of each job and of each message fails
 }
+
+var errStumbled = errors.New("the first attempt stumbles")
 
 // employ starts a worker and a relay in the process.
 func (w *world) employ(configure func(*river.Config)) {
 	t := w.t
 	t.Helper()
 	s := &staff{shop: newShop(), ended: make(chan error, 1)}
+	stumbles := func(attempt int) bool { return attempt == 1 && s.stumble.Load() }
 	s.report = jobs.Define("report", func(_ context.Context, job *jobs.Job[task]) (jobs.Commit[string], error) {
+		if stumbles(job.Attempt) {
+			return nil, errStumbled
+		}
 		return func(ctx context.Context, tx pgx.Tx) (string, error) {
 			return job.ID.String(), w.write(ctx, tx, job.Args.Key, job.ID.String(), "")
 		}, nil
@@ -53,7 +63,12 @@ func (w *world) employ(configure func(*river.Config)) {
 		t.Fatal(err)
 	}
 	if s.box, err = outbox.New(w.pool, nil, outbox.Destination{
-		Name: "shop", Publisher: outbox.Func(s.shop.take), Timeout: 5 * time.Second,
+		Name: "shop", Publisher: outbox.Func(func(_ context.Context, d outbox.Delivery) (outbox.Outcome, error) {
+			if stumbles(d.Attempt) {
+				return outbox.Outcome{Class: outbox.Retry}, nil
+			}
+			return s.shop.take(d), nil
+		}), Timeout: 5 * time.Second,
 		Retry: slices.Repeat(outbox.Schedule{200 * time.Millisecond}, 50),
 	}); err != nil {
 		t.Fatal(err)
@@ -114,7 +129,7 @@ func newShop() *shop {
 	return &shop{told: make(map[string]bool), seen: make(map[string]string), got: make(map[string][]string)}
 }
 
-func (s *shop) take(_ context.Context, d outbox.Delivery) (outbox.Outcome, error) {
+func (s *shop) take(d outbox.Delivery) outbox.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	body := string(d.Body)
@@ -123,7 +138,7 @@ func (s *shop) take(_ context.Context, d outbox.Delivery) (outbox.Outcome, error
 		key, _, _ := strings.Cut(body, " ")
 		s.got[key] = append(s.got[key], body)
 	}
-	return outbox.Outcome{Class: outbox.Delivered}, nil
+	return outbox.Outcome{Class: outbox.Delivered}
 }
 
 // expects says that the call with the key sends something.
