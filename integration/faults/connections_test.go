@@ -45,7 +45,7 @@ func TestTooManyConnections_R15_CallsSaySoAndGoOn(t *testing.T) {
 		for range 10 {
 			l.answered(1)
 			var sessions int
-			if err := there.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name = $1`, appName).Scan(&sessions); err != nil {
+			if err := there.QueryRow(t.Context(), sqlSessions, appName).Scan(&sessions); err != nil {
 				t.Fatal(err)
 			}
 			if sessions > ours+beside {
@@ -58,7 +58,11 @@ func TestTooManyConnections_R15_CallsSaySoAndGoOn(t *testing.T) {
 	})
 }
 
-const sqlCutAll = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1`
+// sqlCutAll ends the sessions of the application in this database; others of the server are other tests'.
+const (
+	sqlSessions = `select count(*) from pg_stat_activity where application_name = $1 and datname = current_database()`
+	sqlCutAll   = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 and datname = current_database()`
+)
 
 // takeAll takes each connection that the server has to give, until release is called.
 func takeAll(t *testing.T, w *world) (release func()) {

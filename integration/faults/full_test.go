@@ -61,9 +61,8 @@ func (w *world) fill() {
 	w.exec(`create unlogged table filler (wide text); alter table filler alter wide set storage plain`)
 	for pages := 1024; pages > 0; {
 		_, err := w.books.Exec(w.t.Context(), `insert into filler select repeat('x', 8000) from generate_series(1, $1)`, pages)
-		var pgErr *pgconn.PgError
 		switch {
-		case errors.As(err, &pgErr) && pgErr.Code == diskFull:
+		case isDiskFull(err):
 			pages /= 8
 		case err != nil:
 			w.t.Fatal(err)
@@ -88,7 +87,15 @@ func byWideBatch(ctx context.Context, w *world, a *attempt) (string, error) {
 		b.MustAffect(1, sqlEffect, a.key, run, wide())
 		return run, nil
 	})
+	if isDiskFull(err) && !errors.Is(err, txidem.ErrUnavailable) { // it is an error of the handler's own statement
+		err = fmt.Errorf("%w: %w", errHandler, err)
+	}
 	return got.Value, err
+}
+
+func isDiskFull(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == diskFull
 }
 
 // byWideAnswer has a small effect, and an answer that cannot be compressed.

@@ -40,7 +40,7 @@ func TestIdleConnectionsCut_R11_R15_NoCallerHearsOfIt(t *testing.T) {
 					w.fillPool()
 					cut()
 					eventually(t, "the server has no session of the pool", func() bool {
-						return w.count(`select count(*) from pg_stat_activity where application_name = $1`, appName) == 0
+						return w.count(sqlSessions, appName) == 0
 					})
 					var all sync.WaitGroup
 					for range callers {

@@ -144,7 +144,7 @@ func kindOf(err error) string {
 		}
 	}
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && (kind != "" || pgErr.Code == diskFull) { // which a statement of RunBatch may hear
+	if errors.As(err, &pgErr) && kind != "" {
 		kind += " " + pgErr.Code
 	}
 	return strings.TrimPrefix(kind, " ")
