@@ -135,12 +135,15 @@ func (l *load) note(a *attempt, answer string, err error) {
 // kindOf names an error that callers may hear while a server is ill, with its SQLSTATE. Any other one has no name.
 func kindOf(err error) string {
 	kind := ""
-	for name, known := range map[string]error{
-		"unknown": txidem.ErrOutcomeUnknown, "in progress": txidem.ErrInProgress, "unavailable": txidem.ErrUnavailable,
-		"handler": errHandler, "deadline": context.DeadlineExceeded,
+	for _, known := range [...]struct {
+		name string
+		err  error
+	}{
+		{"unknown", txidem.ErrOutcomeUnknown}, {"in progress", txidem.ErrInProgress}, {"unavailable", txidem.ErrUnavailable},
+		{"handler", errHandler}, {"deadline", context.DeadlineExceeded},
 	} {
-		if errors.Is(err, known) {
-			kind += " " + name
+		if errors.Is(err, known.err) {
+			kind += " " + known.name
 		}
 	}
 	var pgErr *pgconn.PgError

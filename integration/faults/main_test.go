@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/integration/internal/servers"
 )
@@ -15,7 +16,9 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some of the proxy's illnesses log to nobody's logger
-	servers.Main(m)
+	servers.Main(m,                          // a connection that limit_data has ended keeps the goroutines in front of it
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
 }
 
 // everywhere runs a test in each place at hand.

@@ -77,7 +77,7 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 			return nil, "", errors.Join(err, engine.Close())
 		}
 	}
-	clock, err := ownClock(cfg.Ahead)
+	clock, err := makeClock(ctx, cfg.Ahead)
 	if err != nil {
 		return nil, "", errors.Join(err, engine.Close())
 	}
@@ -85,7 +85,7 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 		c := &inContainer{engine: engine}
 		port, err := freePort()
 		if err == nil {
-			c.box, err = testcontainers.Run(ctx, p.image, append(options(cfg, port, password, primary), clock...)...)
+			c.box, err = testcontainers.Run(ctx, p.image, append(options(cfg, port, password, primary), withClock(clock)...)...)
 		}
 		if err == nil {
 			return c, address(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), password), nil

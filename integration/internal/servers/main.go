@@ -25,8 +25,8 @@ func (l *list) add(s *Server) {
 }
 
 // Main is the TestMain of a suite: it runs the tests, stops the servers that they share and have left running, says once for
-// each place what they ran on, and fails when a goroutine is left.
-func Main(m *testing.M) {
+// each place what they ran on, and fails when a goroutine is left, but for those that are known of other libraries.
+func Main(m *testing.M, known ...goleak.Option) {
 	code := m.Run()
 	for _, s := range begun.all {
 		if err := s.Stop(); err != nil {
@@ -36,7 +36,7 @@ func Main(m *testing.M) {
 	}
 	RanOn(slices.CompactFunc(slices.SortedFunc(slices.Values(begun.all), byPlace), samePlace)...)
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(known...); err != nil {
 			fmt.Fprintln(os.Stderr, "servers: goroutines are left:", err)
 			code = 1
 		}

@@ -28,8 +28,8 @@ type Config struct {
 	// Defaults to 0, as much as there is.
 	Megabytes int
 
-	// Ahead is how far the server's clock is ahead of this machine's, or behind it if negative. It needs libfaketime, of this
-	// machine, in the container. Containers only. Defaults to 0.
+	// Ahead is how far the server's clock is ahead of this machine's, in seconds, or behind it if negative. It needs a C compiler
+	// ([ErrNoClock]). Containers only. Defaults to 0.
 	Ahead time.Duration
 }
 
