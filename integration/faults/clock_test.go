@@ -89,11 +89,11 @@ func (w *world) expiresInTime() {
 	}
 }
 
-// leasesLast has a duplicate come while a leased call works, and a renewal or two go by.
+// leasesLast has a duplicate come while a leased call works, and its lease is renewed.
 func (w *world) leasesLast() {
 	w.t.Helper()
 	req := request("leased")
-	req.Policy = &txidem.Policy{Lease: 6 * time.Second, Renew: 200 * time.Millisecond, OnLeaseLost: txidem.RerunLost}
+	req.Policy = &txidem.Policy{Lease: 20 * time.Second, Renew: 2 * time.Second, OnLeaseLost: txidem.RerunLost}
 	var runs atomic.Int64
 	got, err := txidem.RunLeased(w.t.Context(), w.store, req, func(ctx context.Context) (string, error) {
 		const sqlLease = `select (extract(epoch from lease_until) * 1000)::bigint from txonce.call where key = 'x:leased'`
