@@ -123,6 +123,9 @@ func (r *Runner) hang(ctx context.Context, tx pgx.Tx, due []*dueJob) ([]int64, e
 			Args:       bell{Job: j.id, kind: j.kind},
 			InsertOpts: &river.InsertOpts{MaxAttempts: max(j.maxAttempts-j.attempts, 1), Priority: j.priority, Queue: j.queue},
 		}
+		if now := timeOf(j.nowUS); time.Until(now) < -r.cfg.Lease { // River would write our time, which is ahead, and wait for it
+			params[i].InsertOpts.ScheduledAt = now
+		}
 	}
 	results, err := r.client.Load().InsertManyTx(ctx, tx, params)
 	if err != nil {

@@ -78,6 +78,8 @@
 //     over. A Codec of the store does not apply to them.
 //   - With a queue of many thousand jobs, a doorbell that was lost is missed late: the sweeper of a process looks at 500 waiting
 //     jobs each Sweep. Jobs that run are looked at first.
+//   - River notes when to ring by its clients' clocks. Behind one that is ahead of the database's, a job begins as much later; one
+//     that is ahead by more than Config.Lease is found out by the sweeper, which has River ring by the database's.
 //   - River moves scheduled jobs, and pauses of more than 5 s, each 5 s, where a client leads the queue.
 //   - Behind pgbouncer in transaction mode River cannot listen: set PollOnly in [Config].Configure, and see txidem's limits.
 //   - An asynchronous failover may lose a job together with the call that submitted it, or a result together with its effect.

@@ -203,7 +203,9 @@ func (r *Runner) hangs(hung *rivertype.JobRow, late time.Duration, now time.Time
 	case hung == nil:
 		return 0
 	case hung.State == rivertype.JobStateAvailable, hung.State == rivertype.JobStatePending:
-		return again
+		if !hung.ScheduledAt.After(now.Add(r.cfg.Lease)) { // else it is for a client whose clock is ahead, and River waits
+			return again
+		}
 	case hung.State == rivertype.JobStateScheduled, hung.State == rivertype.JobStateRetryable:
 		soon := hung.ScheduledAt.Before(now.Add(r.cfg.Lease)) && hung.ScheduledAt.After(now.Add(-leaderless)) // unless nobody leads the queue
 		if soon {

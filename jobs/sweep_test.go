@@ -237,6 +237,20 @@ func TestSweep_J04_FetchedDoorbellIsDoubtedByTheClockOfTheDatabase(t *testing.T)
 	}
 }
 
+// TestSweep_I8_DoorbellForAClockThatIsAheadDoesNotHang: River notes pauses by the clock of the worker, and of a short one it says
+// at once that it is over, but looks at the time all the same.
+func TestSweep_I8_DoorbellForAClockThatIsAheadDoesNotHang(t *testing.T) {
+	t.Parallel()
+	r := &Runner{cfg: Config{Lease: 8 * time.Second}}
+	now := time.Now()
+	for ahead, want := range map[time.Duration]time.Duration{-time.Hour: 8 * time.Second, time.Second: 8 * time.Second, time.Hour: 0} {
+		at := now.Add(ahead)
+		if got := r.hangs(&rivertype.JobRow{State: rivertype.JobStateAvailable, ScheduledAt: at}, 0, now); got != want {
+			t.Errorf("available in %v: %v, want %v", ahead, got, want)
+		}
+	}
+}
+
 // TestSweep_J08_TakesWhatHasExpiredAndNothingElse.
 func TestSweep_J08_TakesWhatHasExpiredAndNothingElse(t *testing.T) {
 	t.Parallel()

@@ -35,17 +35,24 @@ type claim struct {
 }
 
 // claim begins a transaction, tries to take the call's lock and reads the call's record: one round trip. Nothing has
-// happened before it, so what fails for reasons of the connection gets one more try on another one (R11).
+// happened before it, so what fails for reasons of the connection is tried again on others (R11).
 func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 	c, err := s.claimOnce(ctx, id)
-	if err != nil && ctx.Err() == nil && c.stale {
-		c, err = s.claimOnce(ctx, id)
+	if err != nil && c.stale {
+		for more := s.tries() - 1; err != nil && c.stale && more > 0 && ctx.Err() == nil; more-- {
+			c, err = s.claimOnce(ctx, id)
+		}
 	}
 	if err != nil {
 		return nil, s.explain(ctx, err)
 	}
 	return c, nil
 }
+
+// tries is how often a turn may be sent that did nothing where its connection failed: twice, and once more for each connection
+// that lies idle. What cut one may have cut them all (a restart, a time-out), and the pool gives them out before it makes a
+// new one.
+func (s *Store) tries() int { return 2 + int(s.pool.Stat().IdleConns()) }
 
 func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {
 	conn, err := s.pool.Acquire(ctx)

@@ -285,6 +285,12 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
+// isFull reports whether the server has no room for what it was asked: disk, memory, connections (class 53).
+func isFull(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "53")
+}
+
 // contextError returns the caller's own reason to give up, if there is one: it is not the database's fault.
 func contextError(ctx context.Context) error {
 	if ctx.Err() == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/internal/faultconn"
@@ -264,6 +265,46 @@ func TestRun_R11_CutsInTurnOneGetOneMoreTry(t *testing.T) {
 			if err != nil || got.Replayed || events.last(got.ID).Runs != 1 {
 				t.Errorf("%s: got %+v, %v; want one run", key, got, err)
 			}
+		}
+	}
+	f.clean()
+}
+
+// What cuts one idle connection may cut all of them, and a pool that has just used them gives them out unseen (R11).
+func TestRun_R11_AllIdleConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	f, _, _ := wired(t, nil, 4, func(cfg *pgxpool.Config) {
+		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	})
+	cutIdle := func() {
+		var conns []*pgxpool.Conn
+		for range 4 {
+			conn, err := f.pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			faultconn.Of(conn.Conn().PgConn().Conn()).Cut()
+			conn.Release()
+		}
+	}
+	for label, call := range map[string]func(Request) (Result[string], error){
+		"run": func(req Request) (Result[string], error) { return Run(t.Context(), f.store, req, writes(req.Key)) },
+		"batch": func(req Request) (Result[string], error) {
+			return RunBatch(t.Context(), f.store, req, func(_ context.Context, b *Batch) (string, error) {
+				b.MustAffect(1, `insert into effect (intent) values ($1)`, req.Key)
+				return "done", nil
+			})
+		},
+		"leased": func(req Request) (Result[string], error) {
+			return RunLeased(t.Context(), f.store, req, func(context.Context) (string, error) { return "done", nil }, nil)
+		},
+	} {
+		cutIdle()
+		if got, err := call(request(label)); err != nil || got.Replayed {
+			t.Errorf("%s: got %+v, %v; want one run", label, got, err)
 		}
 	}
 	f.clean()

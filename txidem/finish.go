@@ -41,7 +41,7 @@ func (s *Store) finish(ctx context.Context, id *identity, c *claim, b *pgx.Batch
 		return nil, errLost
 	case v.queued == nil && isEscape(v.ours):
 		return nil, errEscaped
-	case v.queued == nil && hasCode(v.ours, codePrivilege):
+	case v.queued == nil && (hasCode(v.ours, codePrivilege) || isFull(v.ours)):
 		return nil, s.explain(ctx, v.ours)
 	}
 	return nil, c.refused(id, v, err)

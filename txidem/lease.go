@@ -42,7 +42,7 @@ func (s *Store) newLease(id *identity, token pgtype.UUID, sent time.Time) *lease
 func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (*lease, *record, error) {
 	token := newToken()
 	var last error
-	for range 2 { // nothing has happened before, so what fails for reasons of the connection gets one more try (R11)
+	for range s.tries() { // nothing has happened before, so what fails for reasons of the connection is tried again (R11)
 		sent, again := time.Now(), last != nil
 		l, rec, err := s.sendLease(ctx, id, token, expired)
 		var lost *OutcomeUnknownError

@@ -261,7 +261,7 @@ func (s *Store) finishTx(ctx context.Context, c *txClaim, b *pgx.Batch, answer [
 		return nil, fmt.Errorf("txidem: the handler released the savepoint of its call; roll the transaction back: %w", err)
 	case c.status() == txLost:
 		return nil, fmt.Errorf("%w: the connection was lost: %w", ErrUnavailable, err)
-	case v.queued == nil && hasCode(v.ours, codePrivilege):
+	case v.queued == nil && (hasCode(v.ours, codePrivilege) || isFull(v.ours)):
 		return nil, s.explain(ctx, v.ours)
 	}
 	return nil, err

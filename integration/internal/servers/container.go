@@ -84,11 +84,15 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 			return nil, "", errors.Join(err, engine.Close())
 		}
 	}
+	clock, err := makeClock(ctx, cfg.Ahead)
+	if err != nil {
+		return nil, "", errors.Join(err, engine.Close())
+	}
 	for range tries {
 		c := &inContainer{engine: engine}
 		port, err := freePort()
 		if err == nil {
-			c.box, err = testcontainers.Run(ctx, p.image, options(cfg, port, password, primary)...)
+			c.box, err = testcontainers.Run(ctx, p.image, append(options(cfg, port, password, primary), withClock(clock)...)...)
 		}
 		if err == nil {
 			return c, address(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), password), nil

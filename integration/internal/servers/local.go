@@ -29,6 +29,9 @@ func startLocal(ctx context.Context, _ Place, cfg *Config) (body, string, error)
 	if cfg.Megabytes > 0 {
 		return nil, "", errors.New("bounded room needs a container")
 	}
+	if cfg.Ahead != 0 {
+		return nil, "", errors.New("a clock of its own needs a container")
+	}
 	// devpg's servers may forget at a kill what they acknowledged, unless they are told not to, and a process may be killed in
 	// the middle of writing a page.
 	c := &devpg.Config{Parameters: map[string]string{"synchronous_commit": "on", "full_page_writes": "on"}}

@@ -27,6 +27,10 @@ type Config struct {
 	// Megabytes is the room for the data, in a memory file system that does not outlive [Server.Kill]. Containers only.
 	// Defaults to 0, as much as there is.
 	Megabytes int
+
+	// Ahead is how far the server's clock is ahead of this machine's, in seconds, or behind it if negative. It needs a C compiler
+	// ([ErrNoClock]). Containers only. Defaults to 0.
+	Ahead time.Duration
 }
 
 // Server is a Postgres. It stays where it is, at one URL, when it is killed and started again.
@@ -76,6 +80,7 @@ func (p Place) Start(ctx context.Context, cfg *Config) (*Server, error) {
 	if err := s.answers(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
+	begun.add(s)
 	return s, nil
 }
 

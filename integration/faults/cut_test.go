@@ -1,0 +1,102 @@
+package faults
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/integration/internal/servers"
+)
+
+// positions is how many bytes of a connection it is cut behind, in each direction.
+const positions = 30
+
+// TestNetwork_R08_CutBehindBytesOfACall cuts the connection of a call behind bytes that are spread over all that it sends and
+// hears, from the login to the answer. Other connections of the process are whole, so it can find out.
+func TestNetwork_R08_CutBehindBytesOfACall(t *testing.T) {
+	everywhere(t, func(t *testing.T, p servers.Place) {
+		s := shared(t, p)
+		w := newWorld(t, s, nil, nil)
+		l := newLoad(w)
+		for _, by := range []way{byRun, byBatch} {
+			sent, heard := w.bytesOf(l, by)
+			for direction, bytes := range map[string]int64{up: sent, down: heard} {
+				for n := range int64(positions) {
+					w.cutBehind(l, s, by, toxic{"limit_data", direction, 1, map[string]int64{"bytes": 1 + bytes*n/positions}})
+				}
+			}
+		}
+		l.judge()
+		l.log()
+		w.clean()
+	})
+}
+
+// cutBehind has a process of its own make a call whose first connection ends behind some bytes, until it is answered, and again.
+func (w *world) cutBehind(l *load, s *servers.Server, by way, limit toxic) {
+	w.t.Helper()
+	ill := newNetwork(w.t, s)
+	defer ill.proxy.Stop()
+	ill.infect(limit)
+	w.oneCaller(l, by, func(dial dialer) dialer {
+		var dialled atomic.Bool
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dialled.CompareAndSwap(false, true) {
+				network, address = "tcp", ill.address()
+			}
+			return dial(ctx, network, address)
+		}
+	})
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// oneCaller makes the two calls of a key in a process of its own, which connects in its own way.
+func (w *world) oneCaller(l *load, by way, dial func(dialer) dialer) {
+	w.t.Helper()
+	process := *w
+	process.pool, process.store = w.process(nil, func(cfg *pgxpool.Config) {
+		cfg.MaxConns = 1
+		cfg.ConnConfig.DialFunc = dial(cfg.ConnConfig.DialFunc)
+	})
+	defer process.pool.Close()
+	_, key := l.newKey()
+	for range callersOfKey {
+		l.callUntilAnswered(&process, key, by)
+	}
+}
+
+// bytesOf measures what a process sends and hears that connects and makes a call twice.
+func (w *world) bytesOf(l *load, by way) (sent, heard int64) {
+	w.t.Helper()
+	var c counted
+	w.oneCaller(l, by, func(dial dialer) dialer {
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return &countedConn{conn, &c}, err
+		}
+	})
+	return c.sent.Load(), c.heard.Load()
+}
+
+type counted struct{ sent, heard atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	counted *counted
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.counted.sent.Add(int64(n))
+	return n, err
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.counted.heard.Add(int64(n))
+	return n, err
+}
