@@ -76,6 +76,7 @@ func (p Place) Start(ctx context.Context, cfg *Config) (*Server, error) {
 	if err := s.answers(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
+	begun.add(s)
 	return s, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
+func TestMain(m *testing.M) { Main(m) }
+
 // everywhere runs a test in each place at hand.
 func everywhere(t *testing.T, test func(*testing.T, Place)) {
 	t.Helper()
