@@ -46,7 +46,7 @@ func (l *load) watch(what string, store *txidem.Store, runner *jobs.Runner) *wat
 func (w *watcher) ask(in intent, answer []byte) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), callTimeout)
 	defer cancel()
-	status, err := w.store.Status(ctx, txidem.Request{Scope: scope, Tool: in.tool, Key: in.key, Args: argsOf(in)})
+	status, err := w.store.Status(ctx, request(in))
 	if w.note(in, answer, status, err) {
 		w.knew.Add(1)
 	} else {

@@ -122,7 +122,7 @@ func (w *world) run() {
 
 // call makes a call once.
 func (w *world) call(ctx context.Context, in intent) (txidem.Result[receipt], error) {
-	req := txidem.Request{Scope: scope, Tool: in.tool, Key: in.key, Args: argsOf(in)}
+	req := request(in)
 	if in.tool == toolBatch {
 		return txidem.RunBatch(ctx, w.store, req, func(_ context.Context, b *txidem.Batch) (receipt, error) {
 			run := rand.Text()
@@ -148,7 +148,9 @@ func (w *world) call(ctx context.Context, in intent) (txidem.Result[receipt], er
 	})
 }
 
-func argsOf(in intent) json.RawMessage { return json.RawMessage(`{"key":"` + in.key + `"}`) }
+func request(in intent) txidem.Request {
+	return txidem.Request{Scope: scope, Tool: in.tool, Key: in.key, Args: json.RawMessage(`{"key":"` + in.key + `"}`)}
+}
 
 // idOf is the call's id, as everyone may work it out.
 func idOf(in intent) toolcall.ID { return toolcall.NewID(scope, in.tool, "x:"+in.key) }
