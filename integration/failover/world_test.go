@@ -57,7 +57,7 @@ func newWorld(p *pair) *world {
 	p.t.Helper()
 	w := &world{pair: p, shop: &shop{}, heard: newLedger()}
 	// A server that is frozen keeps the connections to it from the pool until it is gone: there must be others beside them.
-	w.calls = p.pool(p.url, func(cfg *pgxpool.Config) { cfg.MaxConns = 3 * callers })
+	w.calls = p.pool(p.url, func(cfg *pgxpool.Config) { cfg.MaxConns = 2 * callers })
 	w.store = newStore(p.t, w.calls)
 	w.build = jobs.Define("build", func(_ context.Context, job *jobs.Job[order]) (jobs.Commit[string], error) {
 		return func(ctx context.Context, tx pgx.Tx) (string, error) {

@@ -30,7 +30,7 @@ func Together(all ...*Server) (string, error) {
 		first.Host = strings.Join(hosts, ",")
 	}
 	query.Set("target_session_attrs", "read-write")
-	query.Set("connect_timeout", "3") // seconds, of each of them: one that is frozen takes connections and says nothing
+	query.Set("connect_timeout", "5") // seconds, of each of them: one that is frozen takes connections and says nothing
 	first.RawQuery = query.Encode()
 	return first.String(), nil
 }
