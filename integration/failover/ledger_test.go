@@ -81,6 +81,12 @@ func (l *ledger) failures() int {
 	return l.errors
 }
 
+func (l *ledger) lastError() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
 // ofEach reports whether each tool has at least n answers behind the first calls.
 func ofEach(all []intent, behind, n int) bool {
 	count := make(map[string]int)

@@ -110,6 +110,11 @@ func (l *load) end() {
 func (l *load) answered(n int) {
 	l.t.Helper()
 	before := len(l.heard.all())
+	defer func() {
+		if l.t.Failed() {
+			l.t.Logf("%d answers; the last error that a caller heard: %v", len(l.heard.all()), l.heard.lastError())
+		}
+	}()
 	eventually(l.t, "calls are answered", func() bool {
 		all := l.heard.all()
 		return len(all) >= before+n && ofEach(all, before, 2)
