@@ -17,6 +17,9 @@ const (
 	// callTimeout is how long a caller waits before it makes the call again. A server that is frozen says nothing.
 	callTimeout = 10 * time.Second
 
+	// think is what a caller does between two calls.
+	think = 20 * time.Millisecond
+
 	// shortest and longest are the pauses between two tries. Callers that come again and again at once keep a busy server, to which
 	// all of them connect anew, from ever getting done with one.
 	shortest, longest = 50 * time.Millisecond, time.Second
@@ -49,7 +52,7 @@ func (l *load) caller(ctx context.Context, n int) {
 		select {
 		case <-l.enough:
 			return
-		default:
+		case <-time.After(think):
 		}
 		in := intent{tools()[(n+i)%len(tools())], fmt.Sprintf("%d-%d", n, i)}
 		var both sync.WaitGroup

@@ -11,20 +11,28 @@ import (
 // TestFailover_R02_R08_O09_J09_SynchronousLosesNothing: the primary is killed, or freezes and is shut out.
 func TestFailover_R02_R08_O09_J09_SynchronousLosesNothing(t *testing.T) {
 	t.Parallel()
-	for name, fall := range map[string]func(*servers.Server, context.Context) error{
-		"killed": (*servers.Server).Kill, "frozen": (*servers.Server).Freeze,
+	for name, f := range map[string]fall{
+		"killed": {(*servers.Server).Kill, callers / 2},
+		// What is frozen keeps the connections to it from the pool until it is gone: there must be others beside them.
+		"frozen": {(*servers.Server).Freeze, 2 * callers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers.Everywhere(t, func(t *testing.T, place servers.Place) { synchronous(t, place, fall) })
+			servers.Everywhere(t, func(t *testing.T, place servers.Place) { synchronous(t, place, f) })
 		})
 	}
 }
 
-func synchronous(t *testing.T, place servers.Place, fall func(*servers.Server, context.Context) error) {
+// fall is what happens to the primary.
+type fall struct {
+	do          func(*servers.Server, context.Context) error
+	connections int32 // that callers share
+}
+
+func synchronous(t *testing.T, place servers.Place, f fall) {
 	p := newPair(t, place)
 	p.synchronous()
-	w := newWorld(p)
+	w := newWorld(p, f.connections)
 	l := w.begin()
 	onStandby := p.pool(p.standby.URL(), nil)
 	blind, err := jobs.New(onStandby, nil, w.build)
@@ -35,7 +43,7 @@ func synchronous(t *testing.T, place servers.Place, fall func(*servers.Server, c
 	standby := l.watch("the standby", newStore(t, onStandby), blind)
 	l.answered(60)
 
-	if err := fall(p.primary, t.Context()); err != nil {
+	if err := f.do(p.primary, t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	failed, unsure, deaf := l.heard.failures(), standby.unsure.Load(), everywhere.unsure.Load()
