@@ -27,7 +27,7 @@ func zombieRelay(t *testing.T, place servers.Place) {
 	p := newPair(t, place)
 	said := &book{}
 	zombie, heir := newGate(t), newGate(t)
-	one := outbox.Destination{Name: "shop", Timeout: 10 * time.Minute, Concurrency: 1} // so that the zombie has no place for a second attempt
+	one := outbox.Destination{Name: "shop", Timeout: patience, Concurrency: 1} // so that the zombie has no place for a second attempt
 	first := zombie.box(p, one, &outbox.Config{Logger: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	id := publish(p, first)
 	eventually(t, "the standby has the message", func() bool {
