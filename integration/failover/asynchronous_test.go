@@ -16,7 +16,7 @@ func TestFailover_O09_R02_AsynchronousLosesWholes(t *testing.T) {
 
 func asynchronous(t *testing.T, place servers.Place) {
 	p := newPair(t, place)
-	w := newWorld(p, callers/2)
+	w := newWorld(p)
 	l := w.begin()
 	l.answered(40)
 	p.cut()

@@ -52,11 +52,11 @@ type world struct {
 	stop   func() // of worker and relay
 }
 
-// newWorld starts worker and relay. Callers share so many connections.
-func newWorld(p *pair, connections int32) *world {
+// newWorld starts worker and relay.
+func newWorld(p *pair) *world {
 	p.t.Helper()
 	w := &world{pair: p, shop: &shop{}, heard: newLedger()}
-	w.calls = p.pool(p.url, func(cfg *pgxpool.Config) { cfg.MaxConns = connections })
+	w.calls = p.pool(p.url, func(cfg *pgxpool.Config) { cfg.MaxConns = callers / 2 })
 	w.store = newStore(p.t, w.calls)
 	w.build = jobs.Define("build", func(_ context.Context, job *jobs.Job[order]) (jobs.Commit[string], error) {
 		return func(ctx context.Context, tx pgx.Tx) (string, error) {
