@@ -19,13 +19,14 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/exec"
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
 const (
 	dataDir  = "/var/lib/postgresql/data"
 	ownPort  = "5432/tcp"
-	tries    = 5        // of a port that somebody else may take first
+	tries    = 5        // of a port that somebody else may take first, and of what a busy machine refuses
 	endOfLog = 16 << 10 // bytes
 )
 
@@ -132,6 +133,33 @@ func options(cfg *Config, port int, password, primary string) []testcontainers.C
 	return all
 }
 
+// Inside is the URL under which other containers reach the server, and its own tools do.
+func (s *Server) Inside(ctx context.Context) (string, error) {
+	_, url, err := s.insideOut(ctx)
+	return url, err
+}
+
+// Shell runs a script where the server's own tools are: psql, pg_dump, pg_restore. env has elements of the form "name=value". Containers
+// only.
+func (s *Server) Shell(ctx context.Context, script string, env ...string) error {
+	c, ok := s.body.(*inContainer)
+	if !ok {
+		return errors.New("servers: a script needs a container to run in; make pg-image makes the images")
+	}
+	code, out, err := c.box.Exec(ctx, []string{"sh", "-c", script}, exec.WithEnv(env), exec.Multiplexed())
+	if err != nil {
+		return fmt.Errorf("servers: %s: %w", s.place, err)
+	}
+	said, err := io.ReadAll(out)
+	switch {
+	case err != nil:
+		return fmt.Errorf("servers: %s: %w", s.place, err)
+	case code != 0:
+		return fmt.Errorf("servers: %s: the script ends with %d and says:\n%s", s.place, code, said)
+	}
+	return nil
+}
+
 // insideOut says how another container reaches the primary.
 func (s *Server) insideOut(ctx context.Context) (password, primary string, err error) {
 	c, ok := s.body.(*inContainer)
@@ -181,8 +209,14 @@ func (c *inContainer) start(ctx context.Context) error {
 	return err
 }
 
-func (c *inContainer) freeze(ctx context.Context) error {
-	_, err := c.engine.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{})
+// freeze tries again where the engine finds the processes too busy to be frozen at once.
+func (c *inContainer) freeze(ctx context.Context) (err error) {
+	for range tries {
+		_, err = c.engine.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{})
+		if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return err
+		}
+	}
 	return err
 }
 

@@ -14,36 +14,6 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// everywhere runs a test in each place at hand.
-func everywhere(t *testing.T, test func(*testing.T, Place)) {
-	t.Helper()
-	t.Parallel()
-	places, err := AtHand(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range places {
-		t.Run(p.Name(), func(t *testing.T) {
-			t.Parallel()
-			test(t, p)
-		})
-	}
-}
-
-func started(t *testing.T, p Place, cfg *Config) *Server {
-	t.Helper()
-	s, err := p.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // ask runs one statement in a session of its own.
 func ask(t *testing.T, s *Server, sql string) (string, error) {
 	t.Helper()
@@ -68,8 +38,9 @@ func mustAsk(t *testing.T, s *Server, sql, want string) {
 
 // TestServer_R02_KeepsWhatItSaidThroughAKill: same URL, same data, nothing runs in between.
 func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
-	everywhere(t, func(t *testing.T, p Place) {
-		s := started(t, p, &Config{Parameters: map[string]string{"work_mem": "7MB"}})
+	t.Parallel()
+	Everywhere(t, func(t *testing.T, p Place) {
+		s := p.ForTest(t, &Config{Parameters: map[string]string{"work_mem": "7MB"}})
 		if p.Container() && !strings.HasPrefix(s.Version(), p.Name()+".") {
 			t.Errorf("it is PostgreSQL %s", s.Version())
 		}
@@ -99,8 +70,9 @@ func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
 }
 
 func TestServer_R20_FreezesAndThaws(t *testing.T) {
-	everywhere(t, func(t *testing.T, p Place) {
-		s := started(t, p, nil)
+	t.Parallel()
+	Everywhere(t, func(t *testing.T, p Place) {
+		s := p.ForTest(t, nil)
 		conn, err := pgx.Connect(t.Context(), s.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -129,21 +101,39 @@ func TestServer_R20_FreezesAndThaws(t *testing.T) {
 }
 
 func TestServer_StandbyStreamsAndIsPromoted(t *testing.T) {
-	everywhere(t, func(t *testing.T, p Place) {
-		primary := started(t, p, nil)
-		standby := started(t, p, &Config{Primary: primary})
+	t.Parallel()
+	Everywhere(t, func(t *testing.T, p Place) {
+		primary := p.ForTest(t, nil)
+		standby := p.ForTest(t, &Config{Primary: primary})
 		mustAsk(t, standby, `select pg_is_in_recovery()::text`, "true")
+		wantWriter(t, standby, primary)
+		wantWriter(t, primary, standby)
 		if _, err := ask(t, primary, `create table streamed as select 1`); err != nil && !strings.Contains(err.Error(), "no rows") {
 			t.Fatal(err)
 		}
 		mustAsk(t, standby, `select pg_promote()::text`, "true")
 		mustAsk(t, standby, `select pg_is_in_recovery()::text`, "false")
+		if err := primary.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantWriter(t, primary, standby)
 	})
+}
+
+// wantWriter checks that the URL of both leads to the one that takes writes, whichever is named first.
+func wantWriter(t *testing.T, both ...*Server) {
+	t.Helper()
+	url, err := Together(both...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAsk(t, &Server{url: url}, `select pg_is_in_recovery()::text`, "false")
 }
 
 // TestServer_LeavesNothing: neither when it is stopped nor when its process is killed.
 func TestServer_LeavesNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, p Place) {
+	t.Parallel()
+	Everywhere(t, func(t *testing.T, p Place) {
 		if !p.Container() {
 			t.Skip("internal/devpg has tests of this")
 		}
