@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/txonce/txonce/internal/dbtest"
+	"github.com/txonce/txonce/integration/internal/servers"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(processEnv) != "" {
 		os.Exit(live(os.Stdin, os.Stderr))
 	}
-	dbtest.Main(m)
+	servers.Main(m)
 }
 
 // brewed makes a short run on a server of its own, with fewer calls than usual, and returns its report and its output.

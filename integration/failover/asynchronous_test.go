@@ -10,7 +10,6 @@ import (
 // TestFailover_O09_R02_AsynchronousLosesWholes: the standby has not heard of the last calls when the primary is killed, though their
 // callers have. They are gone, with all that they were, and are made again.
 func TestFailover_O09_R02_AsynchronousLosesWholes(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, asynchronous)
 }
 

@@ -16,7 +16,6 @@ import (
 // TestFailover_R11_R08_SessionsGoOn: pools have one session each, with prepared statements, on the primary that is killed or on the
 // standby that is promoted. The first call behind that is answered without a repeat by the caller, whichever way it goes.
 func TestFailover_R11_R08_SessionsGoOn(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, sessionsGoOn)
 }
 

@@ -19,7 +19,6 @@ import (
 // TestFailover_O03_O09_ZombieRelayChangesNothing: a relay's claim is lost in an asynchronous failover, so another relay has the
 // message, and then the first one comes with what its attempt came to. The promoted server knows of one attempt, the other relay's.
 func TestFailover_O03_O09_ZombieRelayChangesNothing(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, zombieRelay)
 }
 

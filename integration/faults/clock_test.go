@@ -17,7 +17,7 @@ import (
 // that is moved, for Go's cannot be; all that could matter is the difference. Nothing in the test is an hour long, so what waits
 // for the other clock does not come, and what the other clock has expired is run again.
 func TestApplicationClock_I8_R12_DoesNotMatter(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		if !p.Container() {
 			t.Skip("only a container gives a server a clock of its own; run make pg-image, and unset " + servers.EnvServers)
 		}

@@ -15,9 +15,9 @@ import (
 
 // TestTooManyConnections_R15_CallsSaySoAndGoOn has somebody else take each connection of the server that becomes free.
 func TestTooManyConnections_R15_CallsSaySoAndGoOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		const ours, beside = 6, 2 // connections of the pool, and of the store to find out about lost commits
-		s := own(t, p, &servers.Config{Parameters: map[string]string{"max_connections": "30"}})
+		s := p.ForTest(t, &servers.Config{Parameters: map[string]string{"max_connections": "30"}})
 		w := newWorld(t, s, nil, func(cfg *pgxpool.Config) { cfg.MaxConns = ours })
 		l := newLoad(w, byRun, byBatch).start()
 		l.answered(6)

@@ -17,7 +17,7 @@ const positions = 30
 // TestNetwork_R08_CutBehindBytesOfACall cuts the connection of a call behind bytes that are spread over all that it sends and
 // hears, from the login to the answer. Other connections of the process are whole, so it can find out.
 func TestNetwork_R08_CutBehindBytesOfACall(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		s := shared(t, p)
 		w := newWorld(t, s, nil, nil)
 		l := newLoad(w)

@@ -15,8 +15,8 @@ const frost = 20 * time.Second
 
 // TestServerFrozen_R08_R15_CallsHearNoAnswer stops the server where it is. Calls have deadlines that are shorter than that.
 func TestServerFrozen_R08_R15_CallsHearNoAnswer(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
-		s := own(t, p, nil)
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
+		s := p.ForTest(t, nil)
 		w := newWorld(t, s, &txidem.Policy{CommitTimeout: 2 * time.Second}, nil)
 		var frozen atomic.Bool
 		l := newLoad(w, doubting(&frozen, byRun), doubting(&frozen, byBatch))

@@ -24,11 +24,11 @@ const (
 // TestDiskFull_R15_CallsSaySoAndGoOn fills the server's disk. Some calls have no room for their effects, others none for their
 // records.
 func TestDiskFull_R15_CallsSaySoAndGoOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		if !p.Container() {
 			t.Skip("only a container bounds the room of a server; run make pg-image, and unset " + servers.EnvServers)
 		}
-		s := own(t, p, &servers.Config{Megabytes: 320, Parameters: map[string]string{
+		s := p.ForTest(t, &servers.Config{Megabytes: 320, Parameters: map[string]string{
 			"autovacuum": "off", "checkpoint_timeout": "1h", "min_wal_size": "96MB", "max_wal_size": "192MB", // nothing makes room by itself
 		}})
 		w := newWorld(t, s, nil, nil)

@@ -15,7 +15,7 @@ const idleConns = 4
 // TestIdleConnectionsCut_R11_R15_NoCallerHearsOfIt cuts all connections of a pool while nobody uses them. The pool does not look
 // after them before it gives them out, as pgx does not where they were used a moment ago.
 func TestIdleConnectionsCut_R11_R15_NoCallerHearsOfIt(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		s := shared(t, p)
 		net := newNetwork(t, s)
 		w := newWorld(t, s, nil, func(cfg *pgxpool.Config) {

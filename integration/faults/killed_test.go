@@ -8,8 +8,8 @@ import (
 
 // TestServerKilled_R02_R08_UnderLoad kills the server with everything that it is doing, three times.
 func TestServerKilled_R02_R08_UnderLoad(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
-		s := own(t, p, nil)
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
+		s := p.ForTest(t, nil)
 		w := newWorld(t, s, nil, nil)
 		w.employ(nil)
 		l := newLoad(w, byRun, byBatch, byJob, byMessage).start()

@@ -21,37 +21,6 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
 }
 
-// everywhere runs a test in each place at hand.
-func everywhere(t *testing.T, test func(*testing.T, servers.Place)) {
-	t.Helper()
-	t.Parallel()
-	places, err := servers.AtHand(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range places {
-		t.Run(p.Name(), func(t *testing.T) {
-			t.Parallel()
-			test(t, p)
-		})
-	}
-}
-
-// own starts a server for a test that breaks it.
-func own(t *testing.T, p servers.Place, cfg *servers.Config) *servers.Server {
-	t.Helper()
-	s, err := p.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // common are the servers of tests that leave them whole, by place. They end with [servers.Main].
 var common struct {
 	mu sync.Mutex

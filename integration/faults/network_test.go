@@ -15,7 +15,7 @@ import (
 
 // TestNetwork_R08_R15_BadWeather has callers work through a network with one illness after the other.
 func TestNetwork_R08_R15_BadWeather(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		s := shared(t, p)
 		net := newNetwork(t, s)
 		w := newWorld(t, s, &txidem.Policy{CommitTimeout: 2 * time.Second}, net.route)
@@ -48,7 +48,7 @@ func TestNetwork_R08_R15_BadWeather(t *testing.T) {
 
 // TestNetwork_R20_HalfOpenInsideAHandler has the network swallow everything while a handler is in its transaction.
 func TestNetwork_R20_HalfOpenInsideAHandler(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		const idleInTx = 2 * time.Second
 		s := shared(t, p)
 		net := newNetwork(t, s)

@@ -15,7 +15,7 @@ import (
 
 // TestPooler_R17_EverythingWorksBehindIt has calls in all ways, jobs, messages and questions go through pgbouncer in transaction mode.
 func TestPooler_R17_EverythingWorksBehindIt(t *testing.T) {
-	everywhere(t, func(t *testing.T, p servers.Place) {
+	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		s := shared(t, p)
 		pooler, err := devpg.StartPooler(t.Context(), s.URL(), nil)
 		if err != nil {

@@ -131,7 +131,6 @@ func (f *fleet) applied() (n int) {
 
 // TestMigrations_D07_FiveProcessesBootAtOnce on an empty database, and on each version with data in it.
 func TestMigrations_D07_FiveProcessesBootAtOnce(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		for version := range latest(t) {
 			t.Run(fmt.Sprintf("from %d", version), func(t *testing.T) {
@@ -153,7 +152,6 @@ func TestMigrations_D07_FiveProcessesBootAtOnce(t *testing.T) {
 
 // TestMigrations_D07_FiveProcessesBootWhileCallsRun: those that run are answered, and the schema is the latest then.
 func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		s := server(t, place)
 		name := database(t, s)
@@ -197,7 +195,6 @@ func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
 
 // TestMigrations_D07_KilledInTheMiddle: of five processes the one that migrates is killed inside a file, and another one goes on.
 func TestMigrations_D07_KilledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		s := server(t, place)
 		name := database(t, s)

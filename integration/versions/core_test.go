@@ -15,7 +15,6 @@ import (
 // TestCore_R01_R05_OnEachVersion is a tour: each way to make a call, four times at once and once more, a job and a message, and what
 // the status says of them.
 func TestCore_R01_R05_OnEachVersion(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		t.Logf("on PostgreSQL %s, %s", server(t, place).Version(), place)
 		db := fresh(t, place)

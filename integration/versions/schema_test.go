@@ -73,7 +73,6 @@ func latest(t *testing.T) uint {
 
 // TestMigrations_D07_UpDownUp: the schema is the same each time, and nothing of it is left in between.
 func TestMigrations_D07_UpDownUp(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		db := fresh(t, place)
 		var first []string
@@ -99,7 +98,6 @@ func TestMigrations_D07_UpDownUp(t *testing.T) {
 
 // TestMigrations_D07_ByTheRunnerItself: golang-migrate, with its own driver, makes the same of the files in single steps, up, down and up.
 func TestMigrations_D07_ByTheRunnerItself(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		ours := fresh(t, place)
 		if err := migrations.Up(t.Context(), ours, &migrations.Config{NoRiver: true}); err != nil {

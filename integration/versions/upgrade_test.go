@@ -81,7 +81,6 @@ func (d data) goesOn(t *testing.T, db *pgxpool.Pool) {
 
 // TestMigrations_D07_FromEachVersionWithData: calls, jobs and messages from before the upgrade go on behind it.
 func TestMigrations_D07_FromEachVersionWithData(t *testing.T) {
-	t.Parallel()
 	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
 		for n := range latest(t) {
 			t.Run(fmt.Sprintf("from %d", n+1), func(t *testing.T) {

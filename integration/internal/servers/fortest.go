@@ -1,12 +1,11 @@
 package servers
 
-import (
-	"testing"
-)
+import "testing"
 
-// Everywhere runs a test in each place at hand, all of them in parallel.
+// Everywhere runs a test in each place at hand, all of them in parallel, with each other and with other tests.
 func Everywhere(t *testing.T, test func(*testing.T, Place)) {
 	t.Helper()
+	t.Parallel()
 	places, err := AtHand(t.Context())
 	if err != nil {
 		t.Fatal(err)

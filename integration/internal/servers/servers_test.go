@@ -38,7 +38,6 @@ func mustAsk(t *testing.T, s *Server, sql, want string) {
 
 // TestServer_R02_KeepsWhatItSaidThroughAKill: same URL, same data, nothing runs in between.
 func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
-	t.Parallel()
 	Everywhere(t, func(t *testing.T, p Place) {
 		s := p.ForTest(t, &Config{Parameters: map[string]string{"work_mem": "7MB"}})
 		if p.Container() && !strings.HasPrefix(s.Version(), p.Name()+".") {
@@ -70,7 +69,6 @@ func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
 }
 
 func TestServer_R20_FreezesAndThaws(t *testing.T) {
-	t.Parallel()
 	Everywhere(t, func(t *testing.T, p Place) {
 		s := p.ForTest(t, nil)
 		conn, err := pgx.Connect(t.Context(), s.URL())
@@ -101,7 +99,6 @@ func TestServer_R20_FreezesAndThaws(t *testing.T) {
 }
 
 func TestServer_StandbyStreamsAndIsPromoted(t *testing.T) {
-	t.Parallel()
 	Everywhere(t, func(t *testing.T, p Place) {
 		primary := p.ForTest(t, nil)
 		standby := p.ForTest(t, &Config{Primary: primary})
@@ -132,7 +129,6 @@ func wantWriter(t *testing.T, both ...*Server) {
 
 // TestServer_LeavesNothing: neither when it is stopped nor when its process is killed.
 func TestServer_LeavesNothing(t *testing.T) {
-	t.Parallel()
 	Everywhere(t, func(t *testing.T, p Place) {
 		if !p.Container() {
 			t.Skip("internal/devpg has tests of this")
