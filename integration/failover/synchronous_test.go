@@ -17,7 +17,6 @@ func TestFailover_R02_R08_O09_J09_SynchronousLosesNothing(t *testing.T) {
 		"killed": (*servers.Server).Kill, "frozen": (*servers.Server).Freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			servers.Everywhere(t, func(t *testing.T, place servers.Place) { synchronous(t, place, fall) })
 		})
 	}
