@@ -139,8 +139,11 @@ func kindOf(err error) string {
 		name string
 		err  error
 	}{
-		{"unknown", txidem.ErrOutcomeUnknown}, {"in progress", txidem.ErrInProgress}, {"unavailable", txidem.ErrUnavailable},
-		{"handler", errHandler}, {"deadline", context.DeadlineExceeded},
+		{"unknown", txidem.ErrOutcomeUnknown},
+		{"in progress", txidem.ErrInProgress},
+		{"unavailable", txidem.ErrUnavailable},
+		{"handler", errHandler},
+		{"deadline", context.DeadlineExceeded},
 	} {
 		if errors.Is(err, known.err) {
 			kind += " " + known.name

@@ -8,7 +8,8 @@
 // [Place.Start] starts a server, or a standby that streams from another one. It ends with [Server.Stop]; what a killed process
 // leaves of containers is removed by the next Start, and a local server ends with its process.
 //
-// [Main] is the TestMain of a suite, [Everywhere] runs a test in each place, [Together] is the URL of a primary and its standbys.
+// [Main] is the TestMain of a suite: it says what the tests ran on, and stops the servers that they shared. [Everywhere] runs a test
+// in each place, [Together] is the URL of a primary and its standbys.
 //
 // It may import internal/devpg, pgx, goleak and testcontainers-go, with the client and the types of the engine's interface that are
 // testcontainers' own. It runs on Unix-like systems.
