@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ type asProcess struct {
 	own       *devpg.Server
 	dir       string // of its socket; its data are beneath
 	restarted bool   // by its supervisor, when it was killed
+	frozen    atomic.Bool
 }
 
 // startLocal starts one and says where it is reached.
@@ -93,8 +95,15 @@ func (p *asProcess) start(context.Context) error {
 
 func (p *asProcess) down() string { return filepath.Join(p.dir, devpg.DownFile) }
 
-func (p *asProcess) freeze(ctx context.Context) error { return p.signal(ctx, syscall.SIGSTOP) }
-func (p *asProcess) thaw(ctx context.Context) error   { return p.signal(ctx, syscall.SIGCONT) }
+func (p *asProcess) freeze(ctx context.Context) error {
+	p.frozen.Store(true)
+	return p.signal(ctx, syscall.SIGSTOP)
+}
+
+func (p *asProcess) thaw(ctx context.Context) error {
+	p.frozen.Store(false)
+	return p.signal(ctx, syscall.SIGCONT)
+}
 
 func (p *asProcess) signal(ctx context.Context, s syscall.Signal) error {
 	all, err := p.processes(ctx)
@@ -134,6 +143,14 @@ func (p *asProcess) processes(ctx context.Context) ([]int, error) {
 	return all, nil
 }
 
-func (p *asProcess) stop() error { return p.own.Stop() }
+// stop kills what is frozen, for it would not hear that it is to end; nor may it do anything more.
+func (p *asProcess) stop() error {
+	if !p.frozen.Swap(false) {
+		return p.own.Stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return errors.Join(p.kill(ctx), p.own.Stop())
+}
 
 func (p *asProcess) says() string { return "(its log is in " + p.dir + ")" }
