@@ -67,7 +67,7 @@ func (r *runner) core(ctx context.Context, c combination) {
 
 // own runs the suites that bring their own servers.
 func (r *runner) own(ctx context.Context, places []servers.Place) {
-	report := r.goTest(ctx, append(append(r.test(), "-p=2"), ownPackages()...), nil)
+	report := r.goTest(ctx, append(append(r.test(), "-p=3"), ownPackages()...), nil)
 	r.note(report, "own servers", func(one *suite) string { return one.checkOwn(places) }, "")
 	r.skips.add("own servers", report)
 }
