@@ -46,6 +46,7 @@ func runTests(m *testing.M) int {
 	}
 	defer server.Stop()
 	serverURL = server.URL()
+	fmt.Printf("ran on: PostgreSQL %s, directly, cache_statement\n", server.Version())
 	ignore := goleak.IgnoreCurrent() // the server's keeper
 	code := m.Run()
 	if err := goleak.Find(ignore); code == 0 && err != nil {

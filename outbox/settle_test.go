@@ -103,7 +103,8 @@ func TestSettle_O03_ConnectionsAreCut(t *testing.T) {
 	for i := range 200 {
 		ids = append(ids, publish(t, cutter, looker, outbox.Message{Destination: "hook", OrderingKey: string("abc"[i%3])})...)
 		if i%10 == 5 {
-			execute(t, cutter, `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+			execute(t, cutter, `select pg_terminate_backend(pid) from pg_stat_activity 
+				where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`)
 		}
 	}
 	for _, id := range ids {
