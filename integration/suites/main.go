@@ -85,12 +85,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	o.packages = fs.Args()
-	if o.core && o.own {
-		err := errors.New("suites: -core and -own leave nothing; use one of them")
-		_, _ = fmt.Fprintln(stderr, err)
-		return o, err
+	var err error
+	switch {
+	case o.core && o.own:
+		err = errors.New("suites: -core and -own leave nothing; use one of them")
+	case o.own && len(o.packages) > 0:
+		err = errors.New("suites: packages are run on servers that they are given, and -own leaves that out; use go test for one suite")
 	}
-	return o, nil
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+	}
+	return o, err
 }
 
 // run does the work of the command and returns its exit status.
@@ -140,15 +145,19 @@ func (o options) plan(places []servers.Place) ([]combination, error) {
 	if ways == nil {
 		ways = allWays()
 	}
-	var plan []combination
-	for _, p := range places {
-		if o.places == nil || slices.Contains(o.places, p.Name()) ||
-			slices.Contains(o.places, "oldest") && p == oldest || slices.Contains(o.places, "newest") && p == newest {
-			plan = append(plan, combination{p, ways})
+	called := func(p servers.Place, name string) bool {
+		return name == p.Name() || name == "oldest" && p == oldest || name == "newest" && p == newest
+	}
+	for _, name := range o.places {
+		if !slices.ContainsFunc(places, func(p servers.Place) bool { return called(p, name) }) {
+			return nil, fmt.Errorf("suites: no place is called %s; there are %v", name, places)
 		}
 	}
-	if len(plan) == 0 {
-		return nil, fmt.Errorf("suites: no place is called %s; there are %v", strings.Join(o.places, ", "), places)
+	var plan []combination
+	for _, p := range places {
+		if o.places == nil || slices.ContainsFunc(o.places, func(name string) bool { return called(p, name) }) {
+			plan = append(plan, combination{p, ways})
+		}
 	}
 	return plan, nil
 }

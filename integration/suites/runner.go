@@ -132,7 +132,7 @@ func (r *runner) end() int {
 	for _, line := range r.lines {
 		_, _ = fmt.Fprintln(r.stdout, line)
 	}
-	if r.bad {
+	if r.bad || len(r.lines) == 0 {
 		return 1
 	}
 	return 0
