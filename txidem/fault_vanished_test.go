@@ -323,22 +323,12 @@ func TestRun_R11_NewConnectionsFailAsWell(t *testing.T) {
 		}
 	})
 	pool = f.pool
-	for label, call := range map[string]func(Request) error{
-		"run": func(req Request) error { _, err := Run(t.Context(), f.store, req, writes(req.Key)); return err },
-		"leased": func(req Request) error {
-			_, err := RunLeased(t.Context(), f.store, req, func(context.Context) (string, error) { return "done", nil }, nil)
-			return err
-		},
-	} {
-		f.cutIdle(8)
-		made.Store(0)
-		taken.Store(false)
-		bad.Store(true)
-		if err := call(request(label)); !errors.Is(err, ErrUnavailable) || !taken.Load() || made.Load() > 2 {
-			t.Errorf("%s: %v; %d new connections were made, want ErrUnavailable and at most 2; others had the idle ones: %v",
-				label, err, made.Load(), taken.Load())
-		}
-		bad.Store(false)
+	f.cutIdle(8)
+	bad.Store(true)
+	_, err := Run(t.Context(), f.store, request("k"), writes("k"))
+	bad.Store(false)
+	if !errors.Is(err, ErrUnavailable) || !taken.Load() || made.Load() > 2 {
+		t.Errorf("%v; %d new connections were made, want ErrUnavailable and at most 2; others had the idle ones: %v", err, made.Load(), taken.Load())
 	}
 	f.clean()
 }
