@@ -163,3 +163,11 @@ func TestRunner_NothingIsNotGood(t *testing.T) {
 		t.Errorf("a run of nothing ends with status %d, want 1", status)
 	}
 }
+
+// TestRunner_QuickLeavesNoSuiteOut: breaking servers is what the suites with servers of their own are for.
+func TestRunner_QuickLeavesNoSuiteOut(t *testing.T) {
+	t.Parallel()
+	if args := (&runner{options: options{quick: true}}).test(); slices.Contains(args, "-skip") || !slices.Contains(args, "-short") {
+		t.Errorf("all packages are run by %q", args)
+	}
+}
