@@ -33,7 +33,8 @@ example-reports: ## See reports that take 20 s come out once, whichever process 
 test: ## Run all tests of all modules, race detector on, and say which Postgres they use
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
-	$(WITHPG) $(GO) test -race -timeout 40m $$($(GO) list $(PACKAGES) $(MODULES) | grep -vE '$(SUITES)')
+	packages=$$($(GO) list $(PACKAGES) $(MODULES)) && \
+		$(WITHPG) $(GO) test -race -timeout 40m $$(echo "$$packages" | grep -vE '$(SUITES)')
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long: 25 minutes)

@@ -15,7 +15,7 @@
 # What a server does not need (perl, LLVM, manuals) is left out.
 #
 # Exit status 0: the images are there. 1: something went wrong. 3: they cannot be
-# made here, for the reason that is said (no engine, or not a Debian system).
+# had here, for the reason that is said (no engine, or neither a registry nor a Debian system).
 set -eu
 
 say() { printf 'pg-image: %s\n' "$*" >&2; }
@@ -113,6 +113,20 @@ is_there() {
 	return 1
 }
 
+# pull IMAGE: from a registry, which may be out of reach and say nothing.
+pull() {
+	if command -v timeout >/dev/null 2>&1; then set -- timeout 120 docker pull --quiet "$1"; else set -- docker pull --quiet "$1"; fi
+	"$@" >/dev/null 2>&1
+}
+
+# find_mirror sets the Debian mirror that this machine uses.
+find_mirror() {
+	command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 ||
+		cannot "no registry, and without one images are made from Debian's packages, on a Debian system"
+	mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m1 '/debian/$') ||
+		cannot "no registry, and this system's package sources have no Debian mirror"
+}
+
 # image VERSION: gets or makes one.
 image() {
 	version=$1
@@ -122,11 +136,12 @@ image() {
 		return 0
 	fi
 	old=$(docker image inspect --format '{{.Id}}' "$tag" 2>/dev/null) || old=
-	if timeout 120 docker pull --quiet "postgres:$version" >/dev/null 2>&1; then
+	if pull "postgres:$version"; then
 		docker tag "postgres:$version" "$tag"
 		say "$tag is postgres:$version of a registry"
 		return 0
 	fi
+	find_mirror
 	say "no registry: making $tag from Debian's $(suite "$version")"
 	apt=$work/apt$version root=$work/root$version
 	packages "$version" "$apt"
@@ -142,12 +157,11 @@ image() {
 	box=$(docker create --env PGDATA=/usr/local/share/pgtemplate --env POSTGRES_HOST_AUTH_METHOD=trust "$base" postgres --version)
 	docker start --attach "$box" >"$work/log" 2>&1 || {
 		cat "$work/log" >&2
-		docker rm --force "$box" >/dev/null
 		exit 1
 	}
 	docker commit --message "$recipe" --change 'CMD ["postgres"]' --change 'ENV PGDATA=/var/lib/postgresql/data' "$box" "$tag" >/dev/null
-	docker rm "$box" >/dev/null
-	docker rmi "$base" >/dev/null
+	docker rm "$box" >/dev/null && box=
+	docker rmi "$base" >/dev/null && base=
 	[ -z "$old" ] || docker rmi "$old" >/dev/null 2>&1 || true # somebody may use it
 	chmod -R u+w "$apt" "$root" 2>/dev/null || true
 	rm -rf "$apt" "$root"
@@ -157,15 +171,19 @@ image() {
 here=$(cd "$(dirname "$0")" && pwd)
 command -v docker >/dev/null 2>&1 || cannot "no container engine here: the suites will run on local server binaries"
 docker version >/dev/null 2>&1 || cannot "the container engine does not answer: the suites will run on local server binaries"
-command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || cannot "images are made from Debian's packages, on a Debian system"
 
 recipe="txonce $(cat "$here/pg-image.sh" "$here/pg-image-entrypoint.sh" | cksum | tr ' ' -)"
-# The mirror that this machine uses.
-mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m1 '/debian/$') ||
-	cannot "this system's package sources have no Debian mirror"
+# leave removes what only the making needs, also where it was broken off.
+leave() {
+	[ -z "$box" ] || docker rm --force "$box" >/dev/null 2>&1 || true
+	[ -z "$base" ] || docker rmi "$base" >/dev/null 2>&1 || true
+	chmod -R u+w "$work" 2>/dev/null || true
+	rm -rf "$work"
+}
 
+box='' base=''
 work=$(mktemp -d)
-trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap leave EXIT
 trap 'exit 1' INT TERM HUP
 [ $# -gt 0 ] || set -- 15 17
 for version in "$@"; do image "$version"; done

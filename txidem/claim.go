@@ -39,7 +39,7 @@ type claim struct {
 func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 	c, err := s.claimOnce(ctx, id)
 	if err != nil && c.stale {
-		for more := s.tries() - 1; err != nil && c.stale && more > 0 && ctx.Err() == nil; more-- {
+		for more := s.tries() - 1; err != nil && c.stale && more > 0 && ctx.Err() == nil; more = min(more, s.tries()) - 1 {
 			c, err = s.claimOnce(ctx, id)
 		}
 	}
@@ -51,7 +51,8 @@ func (s *Store) claim(ctx context.Context, id *identity) (*claim, error) {
 
 // tries is how often a turn may be sent that did nothing where its connection failed: twice, and once more for each connection
 // that lies idle. What cut one may have cut them all (a restart, a time-out), and the pool gives them out before it makes a
-// new one.
+// new one. It is asked again behind each try: where others have had the idle ones meanwhile, new connections that fail as well
+// (a standby, a server that is going down) are not made one after the other.
 func (s *Store) tries() int { return 2 + int(s.pool.Stat().IdleConns()) }
 
 func (s *Store) claimOnce(ctx context.Context, id *identity) (*claim, error) {

@@ -3,6 +3,7 @@ package txidem
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -276,20 +277,6 @@ func TestRun_R11_AllIdleConnectionsAreCut(t *testing.T) {
 	f, _, _ := wired(t, nil, 4, func(cfg *pgxpool.Config) {
 		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
-	cutIdle := func() {
-		var conns []*pgxpool.Conn
-		for range 4 {
-			conn, err := f.pool.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, conn)
-		}
-		for _, conn := range conns {
-			faultconn.Of(conn.Conn().PgConn().Conn()).Cut()
-			conn.Release()
-		}
-	}
 	for label, call := range map[string]func(Request) (Result[string], error){
 		"run": func(req Request) (Result[string], error) { return Run(t.Context(), f.store, req, writes(req.Key)) },
 		"batch": func(req Request) (Result[string], error) {
@@ -302,10 +289,63 @@ func TestRun_R11_AllIdleConnectionsAreCut(t *testing.T) {
 			return RunLeased(t.Context(), f.store, req, func(context.Context) (string, error) { return "done", nil }, nil)
 		},
 	} {
-		cutIdle()
+		f.cutIdle(4)
 		if got, err := call(request(label)); err != nil || got.Replayed {
 			t.Errorf("%s: got %+v, %v; want one run", label, got, err)
 		}
 	}
 	f.clean()
+}
+
+// TestRun_R11_NewConnectionsFailAsWell: idle connections are tried as long as there are any, and then one new one. Here others take
+// the idle ones meanwhile, and each new one is cut as soon as it is there.
+func TestRun_R11_NewConnectionsFailAsWell(t *testing.T) {
+	t.Parallel()
+	var bad, taken atomic.Bool
+	var made atomic.Int32
+	var pool *pgxpool.Pool
+	f, _, _ := wired(t, nil, 8, func(cfg *pgxpool.Config) {
+		cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+			if bad.Load() {
+				made.Add(1)
+				faultconn.Of(conn.PgConn().Conn()).Cut()
+			}
+			return nil
+		}
+		cfg.ShouldPing = func(ctx context.Context, _ pgxpool.ShouldPingParams) bool {
+			if bad.Load() && pool.Stat().IdleConns() < 7 && taken.CompareAndSwap(false, true) { // at the second try
+				for _, conn := range pool.AcquireAllIdle(ctx) {
+					defer conn.Release()
+					_ = conn.Conn().Close(ctx)
+				}
+			}
+			return false
+		}
+	})
+	pool = f.pool
+	f.cutIdle(8)
+	bad.Store(true)
+	_, err := Run(t.Context(), f.store, request("k"), writes("k"))
+	bad.Store(false)
+	if !errors.Is(err, ErrUnavailable) || !taken.Load() || made.Load() > 2 {
+		t.Errorf("%v; %d new connections were made, want ErrUnavailable and at most 2; others had the idle ones: %v", err, made.Load(), taken.Load())
+	}
+	f.clean()
+}
+
+// cutIdle has the pool open n connections, and cuts all.
+func (f *fixture) cutIdle(n int) {
+	f.t.Helper()
+	var conns []*pgxpool.Conn
+	for range n {
+		conn, err := f.pool.Acquire(f.t.Context())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		faultconn.Of(conn.Conn().PgConn().Conn()).Cut()
+		conn.Release()
+	}
 }

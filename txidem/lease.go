@@ -42,7 +42,8 @@ func (s *Store) newLease(id *identity, token pgtype.UUID, sent time.Time) *lease
 func (s *Store) claimLease(ctx context.Context, id *identity, expired *record) (*lease, *record, error) {
 	token := newToken()
 	var last error
-	for range s.tries() { // nothing has happened before, so what fails for reasons of the connection is tried again (R11)
+	// Nothing has happened before, so what fails for reasons of the connection is tried again (R11).
+	for more := s.tries(); more > 0; more = min(more, s.tries()) - 1 {
 		sent, again := time.Now(), last != nil
 		l, rec, err := s.sendLease(ctx, id, token, expired)
 		var lost *OutcomeUnknownError

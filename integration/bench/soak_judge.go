@@ -38,8 +38,11 @@ func (s *soak) verdicts() []verdict {
 	}
 	if s.options.time >= judgedFrom {
 		grown := s.grownTable()
-		all = append(all,
-			verdict{fmt.Sprintf("memory of the process: %.2f times that behind the warm-up, the goal is %.2f or less", s.growth(), mostGrowth), s.growth() <= mostGrowth},
+		memory := verdict{"memory of the process: not known on this system; run it on Linux", false}
+		if grew := s.growth(); grew > 0 {
+			memory = verdict{fmt.Sprintf("memory of the process: %.2f times that behind the warm-up, the goal is %.2f or less", grew, mostGrowth), grew <= mostGrowth}
+		}
+		all = append(all, memory,
 			verdict{fmt.Sprintf("tables that grew by more than a quarter and 1 MB from the second third to the last: %s", orNothing(grown)), grown == ""})
 	}
 	return all

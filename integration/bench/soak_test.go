@@ -251,6 +251,7 @@ func TestSoakVerdicts_Q02(t *testing.T) {
 		"memory in the warm-up":       {func(i int, s *soakSample) { s.rss = min(100, int64(50+10*i)) << 20 }, ""},
 		"one odd sample":              {func(i int, s *soakSample) { s.rss, s.goroutines = s.rss*int64(1+i/59), s.goroutines*(1+i/59) }, ""},
 		"memory, steadily":            {func(i int, s *soakSample) { s.rss += int64(i) << 20 }, "memory of the process: 1.44"},
+		"memory, unknown":             {func(_ int, s *soakSample) { s.rss = 0 }, "memory of the process: not known"},
 		"memory, by less":             {func(i int, s *soakSample) { s.rss += int64(i) << 19 }, ""},
 		"goroutines":                  {func(i int, s *soakSample) { s.goroutines += i * 2 / 3 }, "goroutines: 46, then 78"},
 		"goroutines, a few":           {func(i int, s *soakSample) { s.goroutines += i / 2 }, ""},

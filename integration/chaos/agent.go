@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/integration/internal/lives"
+	"github.com/txonce/txonce/statustool"
 	"github.com/txonce/txonce/toolcall"
 )
 
@@ -172,7 +173,7 @@ func (a *agent) askAll(ctx context.Context, i intent) {
 	answer, _ := a.board.answer(i.N)
 	for answer.Job != "" && ctx.Err() == nil {
 		r, err := a.client.question(ctx, a.rng.IntN(roles()[server]), answer.Job, 0)
-		if err == nil {
+		if err == nil && r.State != statustool.StateUnavailable {
 			a.told(answer.Job, r)
 			return
 		}

@@ -56,6 +56,11 @@ func kinds() []kind {
 // ends reports whether it is the answer of the intent.
 func (k kind) ends() bool { return k == succeeded || k == failed }
 
+// tells reports whether somebody was there who knew of the call.
+func (k kind) tells() bool {
+	return k.ends() || k == inProgress || k == mismatch || k == broke
+}
+
 // history is all that agents did and saw.
 type history struct {
 	begin time.Time

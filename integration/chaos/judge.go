@@ -37,6 +37,7 @@ type judgement struct {
 	*verdict
 	evidence
 	answers map[int]said // by intent
+	told    map[int]said // what get_status said last
 	effects map[int][]effect
 	jobs    map[int][]job
 	ledger  map[int][]entry
@@ -48,8 +49,8 @@ type judgement struct {
 func judge(e evidence, seen opinion) verdict {
 	v := verdict{effects: len(e.books.effects)}
 	j := &judgement{
-		verdict: &v, evidence: e, answers: make(map[int]said), effects: make(map[int][]effect), jobs: make(map[int][]job),
-		ledger: make(map[int][]entry), wrong: make(map[int]bool),
+		verdict: &v, evidence: e, answers: make(map[int]said), told: make(map[int]said), effects: make(map[int][]effect),
+		jobs: make(map[int][]job), ledger: make(map[int][]entry), wrong: make(map[int]bool),
 	}
 	j.sort()
 	for _, n := range slices.Sorted(maps.Keys(seen.wrong)) {
@@ -70,6 +71,9 @@ func (j *judgement) sort() {
 	for _, o := range j.ops {
 		if _, before := j.answers[o.Intent]; !before && o.Said.Kind.ends() {
 			j.answers[o.Intent] = o.Said
+		}
+		if o.Asked.Question {
+			j.told[o.Intent] = o.Said
 		}
 	}
 	for _, e := range j.books.effects {
@@ -94,6 +98,8 @@ func (j *judgement) intent(i intent) {
 	answer, ok := j.answers[i.N]
 	if !ok {
 		j.complain("intent %d (%s) has no answer in the end", i.N, i.Tool)
+	} else if told := j.told[i.N]; !told.Kind.ends() { // one that ends is in the history, and the checker compares it
+		j.complain("intent %d (%s) has an answer, and get_status says in the end: %s %s", i.N, i.Tool, told.Kind, told.Detail)
 	}
 	if n := len(j.effects[i.N]); n > 1 {
 		j.duplicates += n - 1

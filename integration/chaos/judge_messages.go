@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// messages compares the ledger with the outbox and with what arrived: each message that committed, none else, and under one id
-// and one key.
+// messages compares the ledger with the outbox and with what arrived: each message that committed, none else, under one id
+// and one key, and delivered only where the receiver has said so (O03).
 func (j *judgement) messages() {
-	committed, taken := make(map[string]bool), make(map[string]bool)
+	committed, taken, answered := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for _, e := range j.books.ledger {
 		if committed[e.Name] {
 			j.complain("message %s is in the ledger twice", e.Name)
@@ -18,6 +18,7 @@ func (j *judgement) messages() {
 	}
 	for _, a := range j.arrivals {
 		taken[a.Name] = taken[a.Name] || a.Act.takes()
+		answered[a.Name] = answered[a.Name] || a.Act == accepts
 	}
 	stored := j.stored(committed)
 	for _, e := range j.books.ledger {
@@ -29,6 +30,8 @@ func (j *judgement) messages() {
 			j.complain("message %s committed, and is not in the outbox", e.Name)
 		case m.State != "delivered":
 			j.complain("message %s (%s) is %s in the end, after %d attempts", e.Name, m.ID, m.State, m.Attempts)
+		case !answered[e.Name]:
+			j.complain("message %s (%s) is said to be delivered, and no delivery of it was answered", e.Name, m.ID)
 		}
 	}
 	j.alike(committed, stored)

@@ -38,6 +38,9 @@ func theEvidence() evidence {
 	answer := func(intent int, k kind, job string) op {
 		return op{Intent: intent, Asked: try(10 + intent), Said: said{Kind: k, Try: 10 + intent, Job: job}}
 	}
+	told := func(intent int, k kind) op {
+		return op{Intent: intent, Asked: asked{Question: true}, Said: said{Kind: k, Try: 10 + intent}}
+	}
 	of := func(intent int, by string) effect {
 		return effect{Intent: intent, Payload: rightPayload, Try: 10 + intent, By: by}
 	}
@@ -53,6 +56,7 @@ func theEvidence() evidence {
 		ops: []op{
 			answer(0, succeeded, ""), answer(1, failed, ""), answer(2, succeeded, "job 2"), answer(3, succeeded, "job 3"),
 			answer(4, succeeded, ""), answer(5, succeeded, ""),
+			told(0, succeeded), told(1, failed), told(2, succeeded), told(3, succeeded), told(4, succeeded), told(5, succeeded),
 		},
 		jobsSaid: map[string]statustool.Report{"job 2": {State: toolcall.StateSucceeded}, "job 3": {State: toolcall.StateFailed}},
 		arrivals: []arrival{
@@ -107,17 +111,20 @@ func TestJudge_R02_J09_O01_FindsWhatIsWrong(t *testing.T) {
 		"another job":                  {func(e *evidence) { e.books.jobs[0].ID = "job 9" }, wrong, "said to have job job 2"},
 		"no job":                       {func(e *evidence) { e.books.jobs = e.books.jobs[1:] }, wrong, "said to have job job 2"},
 		"two jobs":                     {func(e *evidence) { e.books.jobs = append(e.books.jobs, e.books.jobs[0]) }, wrong, "said to have job job 2"},
-		"a job without an answer":      {func(e *evidence) { e.ops[2].Said.Kind = nothing }, wrong, "not said to have a job"},
+		"a job without an answer":      {func(e *evidence) { e.ops[2].Said.Kind, e.ops[8].Said.Kind = nothing, nothing }, wrong, "not said to have a job"},
 		"a status that is not so":      {func(e *evidence) { e.jobsSaid["job 3"] = e.jobsSaid["job 2"] }, wrong, `was said to be "succeeded"`},
 		"a job that has not ended":     {func(e *evidence) { e.books.jobs[0].State = "running" }, stuck, "job job 2 is running in the end"},
 		"a job that should fail":       {func(e *evidence) { e.books.jobs[1].State = "succeeded"; e.jobsSaid["job 3"] = e.jobsSaid["job 2"] }, lost, "should fail: true"},
-		"no answer":                    {func(e *evidence) { e.ops = e.ops[1:] }, others, "intent 0 (write) has no answer"},
+		"no answer":                    {func(e *evidence) { e.ops[0].Said.Kind, e.ops[6].Said.Kind = nothing, nothing }, others, "intent 0 (write) has no answer"},
+		"a status that nobody hears":   {func(e *evidence) { e.ops[6].Said.Kind = nothing }, others, "get_status says in the end: nothing"},
+		"a status that nobody asks":    {func(e *evidence) { e.ops = e.ops[:11] }, others, "intent 5 (notify) has an answer, and get_status"},
 		"a job of a call without":      {func(e *evidence) { e.books.jobs[0].Intent = 0 }, others, "intent 0 (write) has a job"},
 		"an effect of nobody":          {func(e *evidence) { e.books.effects = append(e.books.effects, effect{Intent: 99}) }, others, "nobody asked for the effect"},
 		"a job of nobody":              {func(e *evidence) { e.books.jobs = append(e.books.jobs, job{Intent: 99}) }, others, "nobody asked for job"},
 		"a message that is not there":  {func(e *evidence) { e.books.ledger = e.books.ledger[1:] }, others, "intent 4 has 1 messages, not 2"},
 		"a message that was not taken": {func(e *evidence) { e.arrivals[4].Act = breaks }, unsent, "never arrived"},
 		"a message that never came":    {func(e *evidence) { e.arrivals = e.arrivals[:4] }, unsent, "never arrived"},
+		"a message without an answer":  {func(e *evidence) { e.arrivals[3].Act = cuts }, others, "no delivery of it was answered"},
 		"a message that is pending":    {func(e *evidence) { e.books.messages[0].State = "pending" }, others, "is pending in the end"},
 		"a message that is twice":      {func(e *evidence) { e.books.messages = append(e.books.messages, e.books.messages[0]) }, others, "is in the outbox twice"},
 		"an entry that is twice":       {func(e *evidence) { e.books.ledger = append(e.books.ledger, e.books.ledger[0]) }, others, "is in the ledger twice"},

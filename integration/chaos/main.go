@@ -32,11 +32,12 @@
 //   - get_status of each intent and each job, which must say the same (S02).
 //
 // The last line of the output has the figures. The exit status is 1 when one of the last five is not 0, when there were fewer kills
-// of a kind than 10 (in a run shorter than three minutes: its part of them), when the agents made fewer than 50 calls a second, and
-// when anything else is not as it should be: each such thing has a line that begins with an exclamation mark. What the checker
-// cannot explain is drawn in a folder (-pictures). The line before the last one has the rate, the stops, what the checker says, and the time
-// from the kill of the database until a call was answered that was made behind it, the time in which it was left dead (a second
-// at most) among it.
+// of a kind than 10 (in a run shorter than three minutes: its part of them), when the agents made fewer than 50 calls a second
+// (with a -rate below 75: than two thirds of it) or no server said anything of more than three quarters of them, and when anything
+// else is not as it should be: each such thing has a line that begins with an exclamation mark. What the checker cannot explain is
+// drawn in a folder (-pictures). The line before the last one has the rate, the stops, what the checker says, and the time from the
+// kill of the database until a call was answered that was made behind it, the time in which it was left dead (a second at most)
+// among it.
 //
 // With -plant the processes do something wrong on purpose, and the run must fail. The first of these mistakes is a server that runs
 // one of the tools without protection.

@@ -19,6 +19,7 @@ type result struct {
 	intents   int
 	calls     int
 	stormed   int // calls that were begun while there was a storm
+	told      int // and of these, those of which a server said something
 	said      map[kind]int
 	did       map[act]int
 	lives     int
@@ -43,6 +44,9 @@ func (s *storm) result(b books) *result {
 		r.said[o.Said.Kind]++
 		if o.Call < s.events.over {
 			r.stormed++
+			if o.Said.Kind.tells() {
+				r.told++
+			}
 		}
 	}
 	for _, a := range arrivals {
@@ -72,6 +76,9 @@ func recoveries(kills []time.Duration, ops []op) (all []time.Duration) {
 // leastRate is how many calls a second the agents must make for the run to mean something.
 const leastRate = 50
 
+// leastTold is the part of the calls of which a server must say something: one that is dead refuses many calls in a second.
+const leastTold = 0.25
+
 // rate is how many calls were made in a second.
 func (r *result) rate() float64 {
 	return float64(r.stormed) / (r.events.over - r.events.begun).Seconds()
@@ -89,6 +96,9 @@ func (r *result) shortfalls() (found []string) {
 	few("the database", len(r.events.db))
 	if want := min(leastRate, r.o.rate*2/3); r.rate() < want {
 		found = append(found, fmt.Sprintf("%.1f calls a second; there must be %.0f", r.rate(), want))
+	}
+	if share := float64(r.told) / float64(max(r.stormed, 1)); share < leastTold {
+		found = append(found, fmt.Sprintf("a server said something of %.0f %% of the calls; there must be %.0f %%", 100*share, 100*leastTold))
 	}
 	return found
 }

@@ -13,7 +13,7 @@ func aResult() *result {
 	return &result{
 		o:       options{time: wholeTime, rate: 75},
 		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
-		stormed: 500,
+		stormed: 500, told: 125,
 	}
 }
 
@@ -28,6 +28,7 @@ func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
 		"9 kills of relays":       func(r *result) { r.events.kills[relay] -= 3 },
 		"9 kills of the database": func(r *result) { r.events.db = r.events.db[1:] },
 		"49.9 calls a second":     func(r *result) { r.stormed-- },
+		"of 24 % of the calls":    func(r *result) { r.told = 120 },
 	} {
 		r := aResult()
 		change(r)

@@ -7,7 +7,8 @@
 // pg-image), else local binaries. A way is default (pgx's own, directly), exec, cache_describe or simple_protocol, or one of the
 // last three with pgbouncer/ in front: through a pooler in transaction mode, which has to be installed. Without -ways and -places
 // it takes all ways in all places, with -quick two combinations that between them have the oldest and the newest server, a pooler
-// and none; the tests that repeat the same thing very often are left out then, and so are those that go test -short leaves out.
+// and none; the tests of the core that repeat the same thing very often are left out then, and so are those that go test -short
+// leaves out.
 //
 // For each package it prints one line that says what the tests ran on, as they say themselves: server, pooler, mode. It ends with
 // the tests that were skipped, and why, and all these lines once more. Its exit status is 1 when a test failed, or did not run on
@@ -85,12 +86,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	o.packages = fs.Args()
-	if o.core && o.own {
-		err := errors.New("suites: -core and -own leave nothing; use one of them")
-		_, _ = fmt.Fprintln(stderr, err)
-		return o, err
+	var err error
+	switch {
+	case o.core && o.own:
+		err = errors.New("suites: -core and -own leave nothing; use one of them")
+	case o.own && len(o.packages) > 0:
+		err = errors.New("suites: packages are run on servers that they are given, and -own leaves that out; use go test for one suite")
 	}
-	return o, nil
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+	}
+	return o, err
 }
 
 // run does the work of the command and returns its exit status.
@@ -140,15 +146,19 @@ func (o options) plan(places []servers.Place) ([]combination, error) {
 	if ways == nil {
 		ways = allWays()
 	}
-	var plan []combination
-	for _, p := range places {
-		if o.places == nil || slices.Contains(o.places, p.Name()) ||
-			slices.Contains(o.places, "oldest") && p == oldest || slices.Contains(o.places, "newest") && p == newest {
-			plan = append(plan, combination{p, ways})
+	called := func(p servers.Place, name string) bool {
+		return name == p.Name() || name == "oldest" && p == oldest || name == "newest" && p == newest
+	}
+	for _, name := range o.places {
+		if !slices.ContainsFunc(places, func(p servers.Place) bool { return called(p, name) }) {
+			return nil, fmt.Errorf("suites: no place is called %s; there are %v", name, places)
 		}
 	}
-	if len(plan) == 0 {
-		return nil, fmt.Errorf("suites: no place is called %s; there are %v", strings.Join(o.places, ", "), places)
+	var plan []combination
+	for _, p := range places {
+		if o.places == nil || slices.ContainsFunc(o.places, func(name string) bool { return called(p, name) }) {
+			plan = append(plan, combination{p, ways})
+		}
 	}
 	return plan, nil
 }

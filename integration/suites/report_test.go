@@ -144,12 +144,30 @@ func TestPlan_R17_EachServerEachWay(t *testing.T) {
 	if err != nil || len(all) != len(places) || len(all[0].ways) != 7 {
 		t.Errorf("all is %v (%v)", all, err)
 	}
-	if plan, err := (options{places: []string{"9"}}).plan(places); err == nil {
-		t.Errorf("a place that is not there gives %v", plan)
+	for _, names := range []string{"9", "newest,9"} {
+		if plan, err := (options{places: strings.Split(names, ",")}).plan(places); err == nil {
+			t.Errorf("places of which one is not there, %s, give %v", names, plan)
+		}
 	}
-	for _, wrong := range []string{"-core -own", "-ways odyssey/exec", "-nonsense"} {
+	for _, wrong := range []string{"-core -own", "-own ./txidem", "-ways odyssey/exec", "-nonsense"} {
 		if _, err := parse(strings.Fields(wrong), &bytes.Buffer{}); err == nil {
 			t.Errorf("%s is fine", wrong)
 		}
+	}
+}
+
+// TestRunner_NothingIsNotGood: a run of no package proves nothing.
+func TestRunner_NothingIsNotGood(t *testing.T) {
+	t.Parallel()
+	if status := (&runner{stdout: &bytes.Buffer{}}).end(); status != 1 {
+		t.Errorf("a run of nothing ends with status %d, want 1", status)
+	}
+}
+
+// TestRunner_QuickLeavesNoSuiteOut: breaking servers is what the suites with servers of their own are for.
+func TestRunner_QuickLeavesNoSuiteOut(t *testing.T) {
+	t.Parallel()
+	if args := (&runner{options: options{quick: true}}).test(); slices.Contains(args, "-skip") || !slices.Contains(args, "-short") {
+		t.Errorf("all packages are run by %q", args)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/devpg"
 )
 
-// quickLeavesOut are tests that a quick run does without: they go through what others do once, with chance and for long, or
+// quickLeavesOut are tests of the core that a quick run does without: they go through what others do once, with chance and for long, or
 // break a server of their own.
 const quickLeavesOut = `Model|DuplicatesAmongFaults|CutsAtCommit|CutsAtTheStoring|SerializableCalls|ServerKilled|Standby`
 
@@ -51,6 +51,9 @@ func (r *runner) core(ctx context.Context, c combination) {
 		}
 		// One package at a time: they share the server's connections.
 		args := append(r.test(), "-p=1")
+		if r.quick {
+			args = append(args, "-skip", quickLeavesOut)
+		}
 		env := []string{devpg.EnvTestURL + "=" + s.URL(), dbtest.EnvExecMode + "=" + w.mode, dbtest.EnvPooler + "=" + w.pooler}
 		report := r.goTest(ctx, append(args, packages...), env)
 		if ctx.Err() != nil {
@@ -79,7 +82,7 @@ func (r *runner) test() []string {
 		args = append(args, "-race")
 	}
 	if r.quick {
-		args = append(args, "-short", "-skip", quickLeavesOut)
+		args = append(args, "-short")
 	}
 	return args
 }
@@ -132,7 +135,7 @@ func (r *runner) end() int {
 	for _, line := range r.lines {
 		_, _ = fmt.Fprintln(r.stdout, line)
 	}
-	if r.bad {
+	if r.bad || len(r.lines) == 0 {
 		return 1
 	}
 	return 0

@@ -126,6 +126,9 @@ func (p *Pooler) ready(ctx context.Context) (int, bool) {
 	return pid, conn.Close(ctx) == nil
 }
 
+// ErrNoPooler is returned when a pooler is to be started and none is installed.
+var ErrNoPooler = errors.New("devpg: no pgbouncer; install it (scripts/setup.sh pooler does), or run the tests without a pooler")
+
 // findPooler returns the program and its version.
 func findPooler(ctx context.Context, who account) (bin, version string, err error) {
 	bin, err = exec.LookPath("pgbouncer")
@@ -135,7 +138,7 @@ func findPooler(ctx context.Context, who account) (bin, version string, err erro
 		}
 	}
 	if err != nil {
-		return "", "", errors.New("devpg: no pgbouncer; install it (scripts/setup.sh pooler does), or run the tests without a pooler")
+		return "", "", ErrNoPooler
 	}
 	cmd := exec.CommandContext(ctx, bin, "--version")
 	cmd.Dir = "/"

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -27,8 +28,8 @@ func sweep(ctx context.Context, engine *client.Client) error {
 	prefix := strings.TrimSuffix(owner(0), "0")
 	for _, c := range all.Items {
 		pid, err := strconv.Atoi(strings.TrimPrefix(c.Labels[labelOwner], prefix))
-		if err != nil || syscall.Kill(pid, 0) == nil {
-			continue // not ours to judge, or alive
+		if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			continue // not ours to judge, or alive, though perhaps another user's
 		}
 		_, err = engine.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if err != nil && !strings.Contains(err.Error(), "o such container") && !strings.Contains(err.Error(), "already in progress") {
