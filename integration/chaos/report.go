@@ -94,6 +94,18 @@ func (r *result) shortfalls() (found []string) {
 		few(string(role)+"s", r.events.kills[role])
 	}
 	few("the database", len(r.events.db))
+	if r.o.time >= wholeTime { // a shorter run has too little of each
+		for _, role := range inOrder() {
+			if r.events.stops[role] == 0 {
+				found = append(found, fmt.Sprintf("no %s was stopped and went on", role))
+			}
+		}
+		for _, a := range acts() {
+			if r.did[a] == 0 {
+				found = append(found, fmt.Sprintf("no delivery was %s", a))
+			}
+		}
+	}
 	if want := min(leastRate, r.o.rate*2/3); r.rate() < want {
 		found = append(found, fmt.Sprintf("%.1f calls a second; there must be %.0f", r.rate(), want))
 	}

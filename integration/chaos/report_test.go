@@ -12,8 +12,8 @@ import (
 func aResult() *result {
 	return &result{
 		o:       options{time: wholeTime, rate: 75},
-		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
-		stormed: 500, told: 125,
+		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, stops: map[role]int{server: 1, worker: 1, relay: 1}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
+		stormed: 500, told: 125, did: map[act]int{accepts: 1, breaks: 1, cuts: 1},
 	}
 }
 
@@ -29,6 +29,8 @@ func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
 		"9 kills of the database": func(r *result) { r.events.db = r.events.db[1:] },
 		"49.9 calls a second":     func(r *result) { r.stormed-- },
 		"of 24 % of the calls":    func(r *result) { r.told = 120 },
+		"no relay was stopped":    func(r *result) { delete(r.events.stops, relay) },
+		"no delivery was cut":     func(r *result) { delete(r.did, cuts) },
 	} {
 		r := aResult()
 		change(r)

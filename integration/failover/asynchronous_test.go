@@ -45,7 +45,7 @@ func asynchronous(t *testing.T, place servers.Place) {
 	}
 	w.once()
 	w.sentAgain(lost)
-	t.Logf("%d calls were answered, %d of them lost", len(l.heard.all()), len(lost))
+	servers.Measured("asynchronous replication, PostgreSQL %s: %d calls were answered, %d of them lost, each with its effect", p.standby.Version(), len(l.heard.all()), len(lost))
 }
 
 // sentAgain looks for a message that the shop got from a call that was lost, and from the one that took its place: another message,

@@ -56,7 +56,8 @@ func synchronous(t *testing.T, place servers.Place, fall func(*servers.Server, c
 	l.end()
 
 	w.settled()
-	if lost := w.repeat(); len(lost) > 0 {
+	lost := w.repeat()
+	if len(lost) > 0 {
 		t.Errorf("%d calls were acknowledged and are lost: %v", len(lost), lost)
 	}
 	w.once()
@@ -65,7 +66,8 @@ func synchronous(t *testing.T, place servers.Place, fall func(*servers.Server, c
 			t.Errorf("%v was answered in %d ways: %q", in, len(answers), answers)
 		}
 	}
-	t.Logf("%d calls were answered, %d times a caller heard an error", len(l.heard.all()), l.heard.failures())
+	servers.Measured("synchronous replication, PostgreSQL %s: %d calls were answered, %d of them lost; %d times a caller heard an error",
+		p.standby.Version(), len(l.heard.all()), len(lost), l.heard.failures())
 }
 
 // finds checks that a client which comes now finds the promoted server, also where the other one takes its connection and says nothing.

@@ -25,13 +25,14 @@ type report struct {
 
 // suite is the run of one package.
 type suite struct {
-	name   string
-	ranOn  []string // as the tests say
-	ended  string   // pass, fail or skip; "" where the run broke off
-	passed int      // tests, those with subtests and subtests counted alike
-	failed []string
-	skips  []skip
-	output map[string]string // by test, "" for the package's own
+	name    string
+	ranOn   []string // as the tests say
+	figures []string // what they have measured
+	ended   string   // pass, fail or skip; "" where the run broke off
+	passed  int      // tests, those with subtests and subtests counted alike
+	failed  []string
+	skips   []skip
+	output  map[string]string // by test, "" for the package's own
 }
 
 type skip struct{ test, reason string }
@@ -70,6 +71,9 @@ func (s *suite) take(e event) {
 		s.output[e.Test] += e.Output
 		if text, ok := strings.CutPrefix(e.Output, "ran on: "); ok {
 			s.ranOn = append(s.ranOn, strings.TrimSpace(text))
+		}
+		if text, ok := strings.CutPrefix(e.Output, "measured: "); ok {
+			s.figures = append(s.figures, strings.TrimSpace(text))
 		}
 	case e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip"):
 		s.ended = e.Action
@@ -120,6 +124,9 @@ func (r *report) lines(check func(*suite) string, how, place string) ([]string, 
 			where += " (" + place + ")"
 		}
 		all = append(all, fmt.Sprintf("suite: %s on %s: %s, %d tests passed, %d skipped", path.Base(s.name), where, verdict, s.passed, len(s.skips)))
+		for _, figure := range s.figures {
+			all = append(all, "  "+figure)
+		}
 	}
 	if r.err != nil {
 		all = append(all, r.err.Error())

@@ -37,6 +37,7 @@ func TestReport_R17_SaysWhatHappened(t *testing.T) {
 		says    string
 	}{
 		"good":           {pooled, "15.18", good + pass, true, "suite: txidem on PostgreSQL 15.18 through pgbouncer 1.18.0 (transaction mode, 7 transactions), exec (a place): ok, 1 tests passed, 1 skipped\n"},
+		"figures":        {pooled, "15.18", good + `{"Action":"output","Package":"x/txidem","Test":"TestE","Output":"measured: none lost\n"}` + pass, true, "1 skipped\n  none lost\n"},
 		"pgx's default":  {way{}, "15.18", direct + pass, true, "suite: txidem on PostgreSQL 15.18, directly, cache_statement (a place): ok"},
 		"not directly":   {way{}, "15.18", good + pass, false, "FAILED: the tests say that they ran on"},
 		"another mode":   {way{"pgbouncer", "cache_describe"}, "15.18", good + pass, false, "FAILED: the tests say that they ran on"},

@@ -163,3 +163,8 @@ func RanOn(all ...*Server) {
 		_, _ = fmt.Fprintf(os.Stdout, "ran on: PostgreSQL %s, %s\n", s.version, s.place)
 	}
 }
+
+// Measured prints a line with what a test has measured, which the runner of `make suites` shows with the suite.
+func Measured(format string, args ...any) {
+	_, _ = fmt.Fprintf(os.Stdout, "measured: "+format+"\n", args...)
+}
