@@ -49,8 +49,7 @@ func (r *runner) core(ctx context.Context, c combination) {
 				packages = append(packages, directPackages()...)
 			}
 		}
-		// One package at a time: they share the server's connections.
-		args := append(r.test(), "-p=1")
+		args := append(r.test(), "-p=2") // no more, since packages share the server's connections
 		if r.quick {
 			args = append(args, "-skip", quickLeavesOut)
 		}
