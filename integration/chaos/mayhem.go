@@ -15,7 +15,7 @@ const (
 	killServers = 5 * time.Second
 	killWorkers = 6 * time.Second
 	killRelays  = 7 * time.Second
-	killDB      = 11 * time.Second
+	killDB      = 8 * time.Second
 	stopAny     = 6 * time.Second
 	leastTimes  = 2
 )
