@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // brewed makes a short run on a server of its own, with fewer calls than usual, and returns its report and its output.
 func brewed(t *testing.T, time string, more ...string) (r *result, stdout string) {
 	t.Helper()
-	o, err := parseOptions(append([]string{"-time", time, "-rate", "30", "-pictures", t.TempDir()}, more...), os.Stderr)
+	o, err := parseOptions(append([]string{"-time", time, "-rate", "12", "-pictures", t.TempDir()}, more...), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
