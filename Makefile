@@ -37,7 +37,7 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 		$(WITHPG) $(GO) test -race -timeout 40m $$(echo "$$packages" | grep -vE '$(SUITES)')
 
 .PHONY: test-pooler
-test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long: 25 minutes)
+test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long; QUICK=1: the shorter tests; RACE=1: race detector on)
 	@sh scripts/setup.sh pooler
 	@$(GO) build -o $(BIN)/suites ./integration/suites
 	$(BIN)/suites -core -places newest $(if $(QUICK),-quick) $(if $(RACE),-race) -ways exec,cache_describe,simple_protocol,pgbouncer/exec,pgbouncer/cache_describe,pgbouncer/simple_protocol
@@ -78,7 +78,7 @@ crash-outbox: ## Kill tool servers and relays at every step of a message, N=60 t
 	@$(BIN)/crashoutbox $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: chaos
-chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (T and half a minute; PLANT=1 plants a fault and must fail)
+chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (T, and up to a minute until all is settled; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/chaos ./integration/chaos
 	@$(BIN)/chaos $(if $(T),-time $(T)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
