@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
-	server, err := devpg.Start(context.Background(), &devpg.Config{Parameters: map[string]string{"max_connections": "300"}})
+	server, err := devpg.Start(context.Background(), &devpg.Config{Parameters: devpg.ForTests()})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

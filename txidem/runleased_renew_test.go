@@ -91,7 +91,7 @@ func leaseBeyond(t *testing.T, pool *pgxpool.Pool, d time.Duration) bool {
 // answer recorded all the same.
 func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 6 * time.Second
 	f, _, other := dialled(t, &Policy{Lease: lease, Renew: lease / 20, CommitTimeout: time.Second}, 1)
 	events := &lastEvents{}
 	f.store.observer = events
@@ -102,7 +102,7 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the lease lasts for several lengths", func() bool { return leaseBeyond(t, other, 5*lease/2) })
+	eventually(t, "the lease lasts for longer than its length", func() bool { return leaseBeyond(t, other, 9*lease/4) })
 	if inside.Err() != nil {
 		t.Errorf("the handler's context has ended: %v", context.Cause(inside))
 	}
@@ -131,23 +131,23 @@ func TestRunLeased_R14_R04_BusyPoolCostsNoLease(t *testing.T) {
 // TestRunLeased_R14_OneConnectionRenewsAll has leases of two lengths.
 func TestRunLeased_R14_OneConnectionRenewsAll(t *testing.T) {
 	t.Parallel()
-	const n, short = 50, 2 * time.Second
-	f, d, other := dialled(t, &Policy{Lease: short, Renew: short / 10}, 4)
+	const n, short = 50, 6 * time.Second
+	f, d, other := dialled(t, &Policy{Lease: short, Renew: short / 20}, 4)
 	calls := make([]*heldLease, n)
 	for i := range calls {
 		req := request(name("short", i))
 		if i%2 == 0 {
 			req = request(name("long", i))
-			req.Policy = &Policy{Lease: 3 * short, Renew: short / 5}
+			req.Policy = &Policy{Lease: 3 * short, Renew: short / 10}
 		}
 		calls[i], _ = f.holdLeased(t.Context(), req, nil)
 	}
-	eventually(t, "the renewing connection is there", func() bool { return leaseBeyond(t, other, short+short/10) })
+	eventually(t, "the renewing connection is there", func() bool { return leaseBeyond(t, other, short+short/20) })
 	before := d.count()
 	eventually(t, "all have been renewed for a length", func() bool {
-		return says(t, other, `select bool_and(lease_until > started_at + case when key like 'x:long%' then interval '7 s' else interval '4 s' end) from txonce.call`)
+		return says(t, other, `select bool_and(lease_until > started_at + case when key like 'x:long%' then 3.5 else 2 end * $1::interval) from txonce.call`, short)
 	})
-	if !says(t, other, `select bool_and(lease_until <= clock_timestamp() + case when key like 'x:long%' then interval '6 s' else interval '2 s' end) from txonce.call`) {
+	if !says(t, other, `select bool_and(lease_until <= clock_timestamp() + case when key like 'x:long%' then 3 else 1 end * $1::interval) from txonce.call`, short) {
 		t.Error("a lease is longer than its policy says")
 	}
 	if made := d.count() - before; made != 0 || before > 5 {
@@ -191,7 +191,7 @@ func TestRunLeased_R14_ShortCallsCostNoConnection(t *testing.T) {
 // of them wait at the same time.
 func TestRunLeased_R14_R20_RenewalOutlivesItsConnection(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second
+	const lease = 12 * time.Second
 	var checks []func()
 	for label, c := range map[string]struct {
 		atOnce int // connections that are silent from their beginning on

@@ -103,8 +103,9 @@ func (vs *victims) draw(rng *rand.Rand, suits func(*victim) bool) *victim {
 	return all[rng.IntN(len(all))]
 }
 
-// mayhem kills and stops until storming ends. The database is up then, and nobody is stopped.
-func (s *storm) mayhem(ctx, storming context.Context) (err error) {
+// mayhem kills and stops until storming ends, which it ends itself where the database does not come back. The database is up then,
+// and nobody is stopped.
+func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	var all sync.WaitGroup
 	often := func(n uint64, every time.Duration, do func(*rand.Rand)) {
 		every = min(every, s.o.time/leastTimes)
@@ -122,6 +123,7 @@ func (s *storm) mayhem(ctx, storming context.Context) (err error) {
 	often(4, killDB, func(rng *rand.Rand) {
 		if failure := s.killDatabase(ctx, rng); failure != nil {
 			err = failure
+			end()
 		}
 	})
 	all.Wait()

@@ -40,6 +40,39 @@ func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
 	}
 }
 
+// TestReport_R19_RateIsOfWholeRuns: how fast a shorter one is says more about the machine, which it shares with other tests.
+func TestReport_R19_RateIsOfWholeRuns(t *testing.T) {
+	t.Parallel()
+	r := aResult()
+	r.o.time, r.stormed, r.told = wholeTime-1, 1, 0
+	if found := r.shortfalls(); len(found) > 0 {
+		t.Errorf("shortfalls: %q; want none", found)
+	}
+}
+
+// TestStorm_R19_GoesOnUntilEnoughWasKilled of each kind.
+func TestStorm_R19_GoesOnUntilEnoughWasKilled(t *testing.T) {
+	t.Parallel()
+	enough := func(change func(*events)) bool {
+		r := aResult()
+		change(&r.events)
+		return (&storm{o: r.o, events: r.events}).enough()
+	}
+	if !enough(func(*events) {}) {
+		t.Error("it goes on, and there were enough kills")
+	}
+	for what, change := range map[string]func(*events){
+		"server":   func(e *events) { e.kills[server] = 9 },
+		"worker":   func(e *events) { e.kills[worker] = 9 },
+		"relay":    func(e *events) { delete(e.kills, relay) },
+		"database": func(e *events) { e.db = e.db[1:] },
+	} {
+		if enough(change) {
+			t.Errorf("%s: it does not go on", what)
+		}
+	}
+}
+
 func TestReport_R19_IsGoodOnlyWithoutAny(t *testing.T) {
 	t.Parallel()
 	if r := aResult(); !r.Good() {

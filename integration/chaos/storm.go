@@ -167,17 +167,26 @@ func (s *storm) bury(a assignment, end lives.End, killed bool) error {
 	return nil
 }
 
+// longestExtension is how much longer than asked for a run takes, at most, on a machine where so much was not killed yet.
+const longestExtension = 2
+
 // rage has agents make calls, while processes and the database are killed, for as long as the run is to take.
 func (s *storm) rage(ctx context.Context) error {
-	storming, cancel := context.WithTimeout(ctx, s.o.time)
+	storming, cancel := context.WithTimeout(ctx, longestExtension*s.o.time)
 	defer cancel()
 	s.events.begun = s.history.now()
 	var all sync.WaitGroup
+	all.Go(func() {
+		for err := lives.Pause(storming, s.o.time); err == nil && !s.enough(); {
+			err = lives.Pause(storming, 10*lives.LookAgain)
+		}
+		cancel()
+	})
 	for n := range agents {
 		all.Go(func() { s.newAgent(n).run(ctx, storming) })
 	}
 	all.Go(func() { s.receiver.flip(storming) })
-	err := s.mayhem(ctx, storming)
+	err := s.mayhem(ctx, storming, cancel)
 	cancel()
 	all.Wait()
 	s.events.over = s.history.now()
@@ -259,6 +268,17 @@ func (s *storm) complain(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// enough reports whether there were as many kills of each kind as a run must have.
+func (s *storm) enough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.events.db)
+	for _, r := range inOrder() {
+		n = min(n, s.events.kills[r])
+	}
+	return n >= s.o.least()
 }
 
 // count shows how many kills there were.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/internal/devpg"
 )
 
 // patience bounds waiting for what should happen soon, on a busy machine.
@@ -34,7 +35,7 @@ func shared(t *testing.T, p servers.Place) *servers.Server {
 	if s := common.at[p.Name()]; s != nil {
 		return s
 	}
-	s, err := p.Start(t.Context(), &servers.Config{Parameters: map[string]string{"max_connections": "300"}})
+	s, err := p.Start(t.Context(), &servers.Config{Parameters: devpg.ForTests()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@
 // the tests that were skipped, and why, and all these lines once more. Its exit status is 1 when a test failed, or did not run on
 // what it was to run on, and 2 for wrong arguments.
 //
-// It may import dbtest and servers only.
+// It may import dbtest, devpg and servers only.
 package main
 
 import (

@@ -21,9 +21,6 @@ import (
 // break a server of their own.
 const quickLeavesOut = `Model|DuplicatesAmongFaults|CutsAtCommit|CutsAtTheStoring|SerializableCalls|ServerKilled|Standby`
 
-// parameters are those of the server of a run: tests open many pools at once.
-func parameters() map[string]string { return map[string]string{"max_connections": "300"} }
-
 // runner runs suites and remembers how they fared.
 type runner struct {
 	options
@@ -35,7 +32,7 @@ type runner struct {
 
 // core runs the tests of the core on a server of the place.
 func (r *runner) core(ctx context.Context, c combination) {
-	s, err := c.place.Start(ctx, &servers.Config{Parameters: parameters()})
+	s, err := c.place.Start(ctx, &servers.Config{Parameters: devpg.ForTests()})
 	if err != nil {
 		r.fail(err)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/internal/devpg"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ var shared sync.Map
 func server(t *testing.T, place servers.Place) *servers.Server {
 	t.Helper()
 	start, _ := shared.LoadOrStore(place, sync.OnceValues(func() (*servers.Server, error) {
-		return place.Start(context.Background(), &servers.Config{Parameters: map[string]string{"max_connections": "300"}})
+		return place.Start(context.Background(), &servers.Config{Parameters: devpg.ForTests()})
 	}))
 	s, err := start.(func() (*servers.Server, error))()
 	if err != nil {

@@ -38,7 +38,7 @@ import (
 
 // server is started once per test process and ends with it: devpg's keeper sees to that.
 var server = sync.OnceValues(func() (*devpg.Server, error) {
-	s, err := devpg.Start(context.Background(), &devpg.Config{Parameters: map[string]string{"max_connections": "300"}})
+	s, err := devpg.Start(context.Background(), &devpg.Config{Parameters: devpg.ForTests()})
 	started.Store(s)
 	return s, err
 })
@@ -126,7 +126,7 @@ func configOf(serverURL string) (pgtestdb.Config, error) {
 		port = p
 	}
 	return pgtestdb.Config{
-		DriverName: "pgx",
+		DriverName: copying,
 		Host:       u.Hostname(),
 		Port:       port,
 		User:       url.QueryEscape(u.User.Username()),

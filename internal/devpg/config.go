@@ -51,6 +51,12 @@ type Config struct {
 	host host
 }
 
+// ForTests returns [Config].Parameters for test runs, which open many pools at once and many sessions that do little. Each session
+// maps the pages of the server's buffer cache that it touches, one by one, so a small cache costs less than a large one.
+func ForTests() map[string]string {
+	return map[string]string{"max_connections": "300", "shared_buffers": "16MB"}
+}
+
 // host is what Start takes from the machine. Tests replace parts of it.
 type host struct {
 	// getenv reads the environment. Defaults to os.Getenv.

@@ -72,8 +72,7 @@ func run(args []string, stderr io.Writer) int {
 }
 
 func parse(args []string, stderr io.Writer) (*devpg.Config, []string, error) {
-	// Test runs open many pools at once.
-	cfg := &devpg.Config{Parameters: map[string]string{"max_connections": "300"}}
+	cfg := &devpg.Config{Parameters: devpg.ForTests()}
 	fs := flag.NewFlagSet("withpg", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
