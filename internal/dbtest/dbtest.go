@@ -26,7 +26,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" for pgtestdb
 	"github.com/peterldowns/pgtestdb"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -49,6 +48,7 @@ var started atomic.Pointer[devpg.Server]
 // fails when a goroutine is left.
 func Main(m *testing.M) {
 	code := m.Run()
+	kept.close()
 	if err := poolers.report(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "dbtest:", err)
 		code = max(code, 1)
@@ -126,7 +126,7 @@ func configOf(serverURL string) (pgtestdb.Config, error) {
 		port = p
 	}
 	return pgtestdb.Config{
-		DriverName: copying,
+		DriverName: thrifty,
 		Host:       u.Hostname(),
 		Port:       port,
 		User:       url.QueryEscape(u.User.Username()),
