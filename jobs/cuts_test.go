@@ -88,7 +88,7 @@ func TestLost_J02_CutsAtCommit(t *testing.T) {
 					}
 					return out{Label: job.Args.Label, By: fmt.Sprint(n)}, nil
 				}, nil
-			}, &Options{CommitTimeout: map[bool]time.Duration{true: time.Second}[loss.fault.Then == faultconn.Stall]})
+			}, &Options{CommitTimeout: map[bool]time.Duration{true: 5 * time.Second}[loss.fault.Then == faultconn.Stall]})
 			f, net := wired(t, still(), d)
 			net.LoseCancels(loss.calls == 1) // else the server may hear the cancel before COMMIT
 			// COMMIT takes a moment, so that who looks for the outcome comes while it lasts.

@@ -40,7 +40,7 @@ func TestOptions_J06_NeverBeforeRunAt(t *testing.T) {
 func TestOptions_J06_Deadline(t *testing.T) {
 	t.Parallel()
 	causes := make(chan error, 1)
-	computes := Define("computes", waits(causes, commitsAnyhow), &Options{Within: 300 * time.Millisecond})
+	computes := Define("computes", waits(causes, commitsAnyhow), &Options{Within: 3 * time.Second})
 	waits := plainly("waits", &Options{Queue: idle, Within: time.Hour})
 	retries := Define("retries", worksThen(errors.New("no luck")), &Options{Backoff: func(int) time.Duration { return time.Hour }})
 	f := setup(t, nil, computes, waits, retries)

@@ -194,8 +194,8 @@ func TestProxy_EndOfFileTravels(t *testing.T) {
 
 func TestProxy_CloseOfOneSideClosesTheOther(t *testing.T) {
 	t.Parallel()
-	for name, w := range ways(t) {
-		for _, side := range []string{"client", "server"} {
+	for _, side := range []string{"client", "server"} {
+		for name, w := range ways(t) { // whose addresses are used once
 			t.Run(name+", "+side, func(t *testing.T) {
 				t.Parallel()
 				dies, lives, _ := connect(t, w, 0)
