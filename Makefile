@@ -30,11 +30,11 @@ example-reports: ## See reports that take 20 s come out once, whichever process 
 	@$(BIN)/reports $(if $(ORDERS),-orders $(ORDERS)) $(if $(TAKES),-takes $(TAKES)) $(if $(KILL),-kill)
 
 .PHONY: test
-test: ## Run all tests of all modules, race detector on, and say which Postgres they use
+test: ## Run all tests of all modules, race detector on, and say which Postgres they use (SHORT=1: fewer rounds of what is random or long, as .ci/run does)
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
 	packages=$$($(GO) list $(PACKAGES) $(MODULES)) && \
-		$(WITHPG) $(GO) test -race -timeout 40m $$(echo "$$packages" | grep -vE '$(SUITES)')
+		$(WITHPG) $(GO) test -race $(if $(SHORT),-short )-timeout 40m $$(echo "$$packages" | grep -vE '$(SUITES)')
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long; QUICK=1: the shorter tests; RACE=1: race detector on)

@@ -152,6 +152,7 @@ func (s *statusBench) endSome(ctx context.Context, r *wakeRun, e *ears) {
 		}
 		select {
 		case r.gate <- struct{}{}:
+		case <-time.After(time.Second): // all may have ended before anybody heard of it
 		case <-ctx.Done():
 			return
 		}

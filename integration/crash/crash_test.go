@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"strconv"
@@ -100,8 +101,11 @@ func TestCrash_PlantsAreFound(t *testing.T) {
 			t.Parallel()
 			tortured(t, testOptions(t, "40", "-plant", string(planted)), func(r *report) bool { return !r.Good() && shows(r) })
 		})
+		if testing.Short() { // another one each time
+			break
+		}
 	}
-	for _, m := range allModes() {
+	for _, m := range sample(allModes()) {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
 			tortured(t, testOptions(t, "20", "-plant", "1", "-mode", string(m)), func(r *report) bool {
@@ -109,6 +113,14 @@ func TestCrash_PlantsAreFound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// sample returns the cases, and with -short one of them, another one each time.
+func sample[T any](all []T) []T {
+	if i := rand.IntN(len(all)); testing.Short() {
+		return all[i : i+1]
+	}
+	return all
 }
 
 // tortured runs workers in a database of the test's, and fails if that does not show what it is to.
@@ -128,7 +140,7 @@ func tortured(t *testing.T, o options, shows func(*report) bool) {
 // TestCrash_OneIsolationLevel: the flag holds for all intents.
 func TestCrash_OneIsolationLevel(t *testing.T) {
 	t.Parallel()
-	for _, level := range allIsolations() {
+	for _, level := range sample(allIsolations()) {
 		t.Run(strings.ReplaceAll(string(level), " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			tortured(t, testOptions(t, "28", "-isolation", string(level)), (*report).Good)
