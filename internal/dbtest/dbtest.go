@@ -71,6 +71,7 @@ func Main(m *testing.M) {
 // URL returns the URL of a fresh, migrated database.
 func URL(t testing.TB) string {
 	t.Helper()
+	register()
 	s, err := server()
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)

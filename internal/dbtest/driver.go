@@ -18,7 +18,7 @@ const thrifty = "pgx, thrifty"
 
 var kept keptConns
 
-func init() { sql.Register(thrifty, &kept) }
+var register = sync.OnceFunc(func() { sql.Register(thrifty, &kept) })
 
 // keptConns are connections that nobody uses, by the URL.
 type keptConns struct {
