@@ -46,6 +46,10 @@ func (ls *leases) hold(l *lease) {
 	}
 }
 
+// patience is how long a connection or a renewal may take until another one is tried: the time between two renewals, but not so
+// little that a slow network never has enough of it.
+func (l *lease) patience() time.Duration { return max(l.renewal, l.length/margin) }
+
 // deadline is when the handler must be told that the lease is about to end.
 func (l *lease) deadline() time.Time { return l.sent.Add(l.length - l.length/margin) }
 
@@ -116,7 +120,7 @@ func (ls *leases) patience() time.Duration {
 	defer ls.mu.Unlock()
 	patience := time.Hour
 	for _, l := range ls.live {
-		patience = min(patience, l.renewal)
+		patience = min(patience, l.patience())
 	}
 	return patience
 }
@@ -131,7 +135,7 @@ func (ls *leases) due() (due []*lease, patience time.Duration) {
 		if soon := l.renewal / 4; l.next.Before(now.Add(soon)) { // those that are nearly due go along
 			l.next = now.Add(soon)
 			due = append(due, l)
-			patience = min(patience, l.renewal)
+			patience = min(patience, l.patience())
 		}
 	}
 	return due, patience

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +22,16 @@ type dials struct {
 	mu    sync.Mutex
 	made  []*faultconn.Conn
 	stall int // how many more connections are silent from their beginning on
+
+	delay atomic.Int64 // how long it takes to make one, in nanoseconds
 }
 
 func (d *dials) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	select {
+	case <-time.After(time.Duration(d.delay.Load())):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	conn, err := d.wire.DialFunc(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -183,6 +191,21 @@ func TestRunLeased_R14_ShortCallsCostNoConnection(t *testing.T) {
 	}
 	if n := d.count(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
+	}
+	f.renewsNothing()
+}
+
+// TestRunLeased_R14_R20_ConnectionSlowerThanRenewals: what takes longer to connect than the time between two renewals connects all
+// the same.
+func TestRunLeased_R14_R20_ConnectionSlowerThanRenewals(t *testing.T) {
+	t.Parallel()
+	const lease = 12 * time.Second
+	f, d, other := dialled(t, &Policy{Lease: lease, Renew: 20 * time.Millisecond}, 2)
+	held, inside := f.holdLeased(t.Context(), request("k"), nil)
+	d.delay.Store(int64(300 * time.Millisecond))
+	eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) || inside.Err() != nil })
+	if end := held.end(doAnswers("done")); end.err != nil || context.Cause(inside) != context.Canceled {
+		t.Errorf("got %+v; the handler heard %v", end, context.Cause(inside))
 	}
 	f.renewsNothing()
 }
