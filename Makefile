@@ -30,11 +30,13 @@ example-reports: ## See reports that take 20 s come out once, whichever process 
 	@$(BIN)/reports $(if $(ORDERS),-orders $(ORDERS)) $(if $(TAKES),-takes $(TAKES)) $(if $(KILL),-kill)
 
 .PHONY: test
-test: ## Run all tests of all modules, race detector on, and say which Postgres they use (SHORT=1: fewer rounds of what is random or long, as .ci/run does)
+test: ## Run all tests of all modules, race detector on, and say which Postgres they use (SHORT=1: fewer rounds of what is random or long, and integration/ without the race detector, as .ci/run does)
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
-	packages=$$($(GO) list $(PACKAGES) $(MODULES)) && \
-		$(WITHPG) $(GO) test -race $(if $(SHORT),-short )-timeout 40m $$(echo "$$packages" | grep -vE '$(SUITES)')
+	packages=$$($(GO) list $(PACKAGES) ./examples/reports/... ./outbox/watermillpub/...) && \
+		$(WITHPG) $(GO) test -race $(if $(SHORT),-short )-timeout 40m $$packages
+	packages=$$($(GO) list ./integration/... | grep -vE '$(SUITES)') && \
+		$(WITHPG) $(GO) test $(if $(SHORT),-short,-race) -timeout 40m $$packages
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long; QUICK=1: the shorter tests; RACE=1: race detector on)
@@ -43,7 +45,7 @@ test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's ot
 	$(BIN)/suites -core -places newest $(if $(QUICK),-quick) $(if $(RACE),-race) -ways exec,cache_describe,simple_protocol,pgbouncer/exec,pgbouncer/cache_describe,pgbouncer/simple_protocol
 
 .PHONY: suites
-suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: the oldest and the newest, one way each, the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
+suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: the newest, through a pooler in a way that is drawn, the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
 	@sh scripts/setup.sh race # its compiler makes clocks that are wrong
 	@sh scripts/setup.sh pooler
 	@sh scripts/pg-image.sh || [ $$? -eq 3 ]

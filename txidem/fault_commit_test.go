@@ -20,7 +20,7 @@ import (
 // cuts is n, or less in a short run.
 func cuts(n int) int {
 	if testing.Short() {
-		return min(n, 50)
+		return min(n, 16)
 	}
 	return n
 }

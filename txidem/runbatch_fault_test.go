@@ -110,7 +110,7 @@ func TestRunBatch_R08_CutsAtTheRoundTrip(t *testing.T) {
 	} {
 		t.Run(name(label), func(t *testing.T) {
 			t.Parallel()
-			const n = 60
+			n := cuts(60)
 			f, wire, events := wired(t, &Policy{Wait: 20 * time.Second}, 4, func(cfg *pgxpool.Config) {
 				cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 			})

@@ -102,7 +102,7 @@ func TestRunTx_R08_CutsAtTheCallersCommit(t *testing.T) {
 	} {
 		t.Run(name(label), func(t *testing.T) {
 			t.Parallel()
-			const n = 36
+			n := cuts(36)
 			f, wire, _ := wired(t, nil, 8)
 			wire.LoseCancels(true)
 			f.slowCommits(`perform pg_sleep(0.002 * random())`)

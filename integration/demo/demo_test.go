@@ -57,6 +57,9 @@ func withoutURL(extra ...string) []string {
 
 func TestDemo_Q05_ProtectedSucceedsAndUnprotectedFails(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the demo, twice; not with -short, for make demo is that")
+	}
 	program := build(t)
 	line := regexp.MustCompile(`\ndemo: webhooks=\d+ attempts=\d+ accepted=\d+ duplicates=(\d+) lost=\d+\ndemo: calls=\d+ intents=\d+ effects=\d+ replays=\d+ in_progress=\d+ duplicates=(\d+) lost=(\d+)\n$`)
 	for _, c := range []struct {

@@ -21,6 +21,9 @@ import (
 // break a server of their own.
 const quickLeavesOut = `Model|DuplicatesAmongFaults|CutsAtCommit|CutsAtTheStoring|SerializableCalls|ServerKilled|Standby`
 
+// roomInMemory is for the data of a container that nobody kills. Local servers have theirs in memory anyway, where there is room.
+const roomInMemory = 4096
+
 // runner runs suites and remembers how they fared.
 type runner struct {
 	options
@@ -32,7 +35,11 @@ type runner struct {
 
 // core runs the tests of the core on a server of the place.
 func (r *runner) core(ctx context.Context, c combination) {
-	s, err := c.place.Start(ctx, &servers.Config{Parameters: devpg.ForTests()})
+	cfg := &servers.Config{Parameters: devpg.ForTests()}
+	if c.place.Container() {
+		cfg.Megabytes = roomInMemory
+	}
+	s, err := c.place.Start(ctx, cfg)
 	if err != nil {
 		r.fail(err)
 		return

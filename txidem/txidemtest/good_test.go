@@ -44,7 +44,7 @@ func TestCheck_R02_PassesGoodTools(t *testing.T) {
 		"in mode exec":       {Call: calls(savepoints), Pool: mode(pgx.QueryExecModeExec)},
 		"set up by SQL":      {Call: calls(insert), Pool: setUp},
 		"counts with text":   {Call: calls(insert), Effects: `select coalesce(sum(1), 0) from effect where 'n-' || intent = 'n-' || $1`},
-	}, 4) {
+	}, 2) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := t.Name()

@@ -105,10 +105,11 @@ func withPayments(t *testing.T) string {
 func TestCheck_R14_R18_EachWayToRun(t *testing.T) {
 	t.Parallel()
 	const payments = `select count(*) from payment where intent = $1`
-	for name, c := range map[string]struct {
+	type check struct {
 		tool  txidemtest.Tool
 		finds string
-	}{
+	}
+	for name, c := range sample(t, map[string]check{
 		"RunTx":           {tool: txidemtest.Tool{Call: byRunTx, Effects: sqlCount}},
 		"RunBatch":        {tool: txidemtest.Tool{Call: byRunBatch, Effects: sqlCount}},
 		"RunLeased":       {tool: txidemtest.Tool{Call: byRunLeased(downstream, false), Effects: payments, Elsewhere: true}},
@@ -116,7 +117,7 @@ func TestCheck_R14_R18_EachWayToRun(t *testing.T) {
 		"RunLeased, a new key for each attempt": {finds: "the query counts 2 effects", tool: txidemtest.Tool{
 			Call: byRunLeased(func(*toolcall.Call) string { return rand.Text() }, false), Effects: payments, Elsewhere: true,
 		}},
-	} {
+	}, 2) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := txidemtest.Check(t.Context(), t.Name(), func() string { return withPayments(t) }, c.tool)
