@@ -34,9 +34,9 @@ test: ## Run all tests of all modules, race detector on, and say which Postgres 
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
 	packages=$$($(GO) list $(PACKAGES) ./examples/reports/... ./outbox/watermillpub/...) && \
-		$(WITHPG) $(GO) test -race $(if $(SHORT),-short )-timeout 40m $$packages
-	packages=$$($(GO) list ./integration/... | grep -vE '$(SUITES)') && \
-		$(WITHPG) $(GO) test $(if $(SHORT),-short,-race) -timeout 40m $$packages
+		programs=$$($(GO) list ./integration/... | grep -vE '$(SUITES)') && status=0 && \
+		{ $(WITHPG) $(GO) test -race $(if $(SHORT),-short )-timeout 40m $$packages || status=1; } && \
+		{ $(WITHPG) $(GO) test $(if $(SHORT),-short,-race) -timeout 40m $$programs || status=1; } && exit $$status
 
 .PHONY: test-pooler
 test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's other exec modes, directly and through pgbouncer, on the newest server at hand (long; QUICK=1: the shorter tests; RACE=1: race detector on)
@@ -45,7 +45,7 @@ test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's ot
 	$(BIN)/suites -core -places newest $(if $(QUICK),-quick) $(if $(RACE),-race) -ways exec,cache_describe,simple_protocol,pgbouncer/exec,pgbouncer/cache_describe,pgbouncer/simple_protocol
 
 .PHONY: suites
-suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: the newest, through a pooler in a way that is drawn, the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
+suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: one Postgres and one way, drawn anew each time, and the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
 	@sh scripts/setup.sh race # its compiler makes clocks that are wrong
 	@sh scripts/setup.sh pooler
 	@sh scripts/pg-image.sh || [ $$? -eq 3 ]
@@ -80,7 +80,7 @@ crash-outbox: ## Kill tool servers and relays at every step of a message, N=60 t
 	@$(BIN)/crashoutbox $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: chaos
-chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (T, and up to a minute until all is settled; PLANT=1 plants a fault and must fail)
+chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (up to twice T where too little was killed in it, and up to a minute until all is settled; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/chaos ./integration/chaos
 	@$(BIN)/chaos $(if $(T),-time $(T)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))

@@ -47,8 +47,13 @@ func (ls *leases) hold(l *lease) {
 }
 
 // patience is how long a connection or a renewal may take until another one is tried: the time between two renewals, but not so
-// little that a slow network never has enough of it.
-func (l *lease) patience() time.Duration { return max(l.renewal, l.length/margin) }
+// little that a slow network never has enough of it, and not so much that there is no time for another one.
+func (l *lease) patience() time.Duration {
+	return min(max(l.renewal, min(l.length/margin, enoughForMost)), l.length/4)
+}
+
+// enoughForMost is how long making a connection takes on a slow network. Leases that come meanwhile wait for as long.
+const enoughForMost = 2 * time.Second
 
 // deadline is when the handler must be told that the lease is about to end.
 func (l *lease) deadline() time.Time { return l.sent.Add(l.length - l.length/margin) }
@@ -118,6 +123,11 @@ func (ls *leases) untilNext() time.Duration {
 func (ls *leases) patience() time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	return ls.leastPatience()
+}
+
+// leastPatience is that of the most impatient of all leases: which are due next does not count, since all share the connection.
+func (ls *leases) leastPatience() time.Duration {
 	patience := time.Hour
 	for _, l := range ls.live {
 		patience = min(patience, l.patience())
@@ -129,16 +139,14 @@ func (ls *leases) patience() time.Duration {
 func (ls *leases) due() (due []*lease, patience time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	patience = time.Hour
 	now := time.Now()
 	for _, l := range ls.live {
 		if soon := l.renewal / 4; l.next.Before(now.Add(soon)) { // those that are nearly due go along
 			l.next = now.Add(soon)
 			due = append(due, l)
-			patience = min(patience, l.patience())
 		}
 	}
-	return due, patience
+	return due, ls.leastPatience()
 }
 
 // renew renews what is due over the connection.

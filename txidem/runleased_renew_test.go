@@ -201,11 +201,40 @@ func TestRunLeased_R14_R20_ConnectionSlowerThanRenewals(t *testing.T) {
 	t.Parallel()
 	const lease = 12 * time.Second
 	f, d, other := dialled(t, &Policy{Lease: lease, Renew: 20 * time.Millisecond}, 2)
-	held, inside := f.holdLeased(t.Context(), request("k"), nil)
 	d.delay.Store(int64(300 * time.Millisecond))
+	held, inside := f.holdLeased(t.Context(), request("k"), nil)
 	eventually(t, "it has been renewed", func() bool { return leaseBeyond(t, other, lease+lease/20) || inside.Err() != nil })
 	if end := held.end(doAnswers("done")); end.err != nil || context.Cause(inside) != context.Canceled {
 		t.Errorf("got %+v; the handler heard %v", end, context.Cause(inside))
+	}
+	f.renewsNothing()
+}
+
+// TestRunLeased_R14_R20_LongLeaseDoesNotCostAShortOne: both are renewed over one connection, which falls silent when only the long one
+// is due.
+func TestRunLeased_R14_R20_LongLeaseDoesNotCostAShortOne(t *testing.T) {
+	t.Parallel()
+	const lease = 12 * time.Second
+	f, d, other := dialled(t, &Policy{Lease: lease}, 2)
+	rare := request("rarely renewed")
+	rare.Policy = &Policy{Lease: 10 * time.Minute, Renew: 200 * time.Millisecond}
+	long, _ := f.holdLeased(t.Context(), rare, nil)
+	short, inside := f.holdLeased(t.Context(), request("short"), nil)
+	beyond := func(d time.Duration) bool {
+		return inside.Err() != nil || says(t, other, `select lease_until > started_at + make_interval(secs => $1) from txonce.call where key = 'x:short'`, d.Seconds())
+	}
+	eventually(t, "it has been renewed", func() bool { return beyond(lease + lease/20) })
+	for _, conn := range d.since(1) { // the first one is the pool's
+		conn.Stall()
+	}
+	eventually(t, "it is renewed again", func() bool { return beyond(lease + lease/2) })
+	for _, held := range []*heldLease{short, long} {
+		if end := held.end(doAnswers("done")); end.err != nil {
+			t.Error(end.err)
+		}
+	}
+	if cause := context.Cause(inside); cause != context.Canceled {
+		t.Errorf("the handler heard %v", cause)
 	}
 	f.renewsNothing()
 }

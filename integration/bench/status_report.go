@@ -81,7 +81,7 @@ func (s *statusBench) wakesTable(w io.Writer) {
 	fmt.Fprintf(w, wakesHead, fmt.Sprintf("%d wait, %d ends/s", s.options.waiters, s.options.perSec), "p50", "p99", "longest", "looks/s", "a look", "conns")
 	for _, c := range s.wakes {
 		fmt.Fprintf(w, wakesLine, c.name, inMS(quantile(c.took, 1, 2)), inMS(quantile(c.took, 99, 100)), inMS(quantile(c.took, len(c.took)-1, len(c.took))),
-			float64(c.looks)/s.options.time.Seconds(), inMS(c.look), c.conns)
+			float64(c.looks)/c.lasted.Seconds(), inMS(c.look), c.conns)
 	}
 	fmt.Fprintf(w, "\nA wake is from the answer of COMMIT to the answer of the status tool; a look is one question to one source. Connections\n"+
 		"are the most that were open, of a pool of %d where nothing but waiting is done, and of %d where the work is done as well.\n\n", fewConns, manyConns)

@@ -18,10 +18,11 @@ type wakeCell struct {
 	near  bool // what they wait for ends in the process in which they wait
 	calls bool // they wait for calls, not for jobs
 
-	took  []time.Duration // from the end to the answer
-	looks int             // questions to the sources, while it was measured
-	look  time.Duration   // the mean of these
-	conns int             // most that were open at a time, of those who wait
+	took   []time.Duration // from the end to the answer
+	lasted time.Duration   // how long it was measured
+	looks  int             // questions to the sources meanwhile
+	look   time.Duration   // the mean of these
+	conns  int             // most that were open at a time, of those who wait
 }
 
 func wakeCells() []wakeCell {
@@ -91,7 +92,7 @@ func (s *statusBench) measureWake(ctx context.Context, w *world, c *wakeCell) er
 			}
 		})
 	}
-	s.endSome(ctx, r, e)
+	c.lasted = s.endSome(ctx, r, e)
 	c.looks, c.look = e.looks.since(r.counted)
 	waiting.Wait()
 	if ctx.Err() != nil {
@@ -132,31 +133,33 @@ func (r *wakeRun) hears(ended, woken time.Time) {
 }
 
 // endSome has errands end at random times, as many a second as the options say, and in the end all of them. On a machine that
-// is too busy for one of them it goes on until somebody has heard of one.
-func (s *statusBench) endSome(ctx context.Context, r *wakeRun, e *ears) {
+// is too busy for one of them it goes on until somebody has heard of one. It returns how long that took.
+func (s *statusBench) endSome(ctx context.Context, r *wakeRun, e *ears) (lasted time.Duration) {
 	defer func() {
 		now := time.Now()
 		r.open.Store(&now)
 		close(r.gate)
 	}()
 	if !pause(ctx, min(leadTime, s.options.time)) {
-		return
+		return 0
 	}
 	r.counted = e.looks.now()
 	mean := float64(time.Second) / float64(s.options.perSec)
-	at := time.Now()
+	begin := time.Now()
+	at := begin
 	for until := at.Add(s.options.time); at.Before(until) || r.heard() == 0; {
 		at = at.Add(time.Duration(rand.ExpFloat64() * mean)) // ends that keep step with the looks would tell nothing
 		if !pause(ctx, time.Until(at)) {
-			return
+			return 0
 		}
 		select {
 		case r.gate <- struct{}{}:
 		case <-time.After(time.Second): // all may have ended before anybody heard of it
 		case <-ctx.Done():
-			return
+			return 0
 		}
 	}
+	return time.Since(begin)
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

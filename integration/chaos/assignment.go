@@ -12,6 +12,8 @@ const (
 	server role = "server" // it has the tools
 	worker role = "worker" // it works jobs
 	relay  role = "relay"  // it delivers messages
+
+	database role = "db" // it is none of our processes, and killed like one
 )
 
 // How many processes there are at a time, of each role.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -77,6 +78,13 @@ func (h *history) add(o op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, o)
+}
+
+// told reports whether anybody has heard anything of a call.
+func (h *history) told() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.ops, func(o op) bool { return !o.Asked.Question && o.Said.Kind.tells() })
 }
 
 // all returns what was done so far.

@@ -34,8 +34,9 @@
 // The last line of the output has the figures. The exit status is 1 when one of the last five is not 0, when there were fewer kills
 // of a kind than 10 (in a run shorter than three minutes: its part of them), when in a run of three minutes or more the agents made
 // fewer than 50 calls a second (with a -rate below 75: than two thirds of it) or no server said anything of more than three quarters
-// of them, and when anything else is not as it should be: each such thing has a line that begins with an exclamation mark. A run
-// that has too few kills when its time is over goes on until it has them, and for that time once more at most. What the checker cannot explain is
+// of them (in a shorter run: of any), and when anything else is not as it should be: each such thing has a line that begins with an exclamation mark. A run
+// that has too few kills when its time is over, or in which no server has said anything, goes on until it has enough, for that time
+// once more or for two minutes, and then only what was killed too rarely is killed. What the checker cannot explain is
 // drawn in a folder (-pictures). The line before the last one has the rate, the stops, what the checker says, and the time from the
 // kill of the database until a call was answered that was made behind it, the time in which it was left dead (a second at most)
 // among it.

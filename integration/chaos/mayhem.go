@@ -107,20 +107,23 @@ func (vs *victims) draw(rng *rand.Rand, suits func(*victim) bool) *victim {
 // and nobody is stopped.
 func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	var all sync.WaitGroup
-	often := func(n uint64, every time.Duration, do func(*rand.Rand)) {
+	often := func(n uint64, every time.Duration, wanted func() bool, do func(*rand.Rand)) {
 		every = min(every, s.o.time/leastTimes)
 		rng := rand.New(rand.NewPCG(s.o.seed, 1000+n))
 		all.Go(func() {
 			for lives.Pause(storming, every/2+time.Duration(rng.Int64N(int64(every)))) == nil {
-				do(rng)
+				if wanted() {
+					do(rng)
+				}
 			}
 		})
 	}
-	often(0, killServers, func(rng *rand.Rand) { s.victims.kill(rng, server) })
-	often(1, killWorkers, func(rng *rand.Rand) { s.victims.kill(rng, worker) })
-	often(2, killRelays, func(rng *rand.Rand) { s.victims.kill(rng, relay) })
-	often(3, stopAny, func(rng *rand.Rand) { s.stopOne(storming, rng) })
-	often(4, killDB, func(rng *rand.Rand) {
+	more := func(r role) func() bool { return func() bool { return s.wants(s.killed(r)) } }
+	often(0, killServers, more(server), func(rng *rand.Rand) { s.victims.kill(rng, server) })
+	often(1, killWorkers, more(worker), func(rng *rand.Rand) { s.victims.kill(rng, worker) })
+	often(2, killRelays, more(relay), func(rng *rand.Rand) { s.victims.kill(rng, relay) })
+	often(3, stopAny, func() bool { return !s.extended.Load() }, func(rng *rand.Rand) { s.stopOne(storming, rng) })
+	often(4, killDB, more(database), func(rng *rand.Rand) {
 		if failure := s.killDatabase(ctx, rng); failure != nil {
 			err = failure
 			end()
@@ -149,12 +152,16 @@ func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
 	if err := s.postgres.Kill(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.events.db = append(s.events.db, s.history.now())
-	s.mu.Unlock()
-	s.count()
+	at := s.history.now()
 	if err := lives.Pause(ctx, time.Duration(rng.Int64N(int64(longestDown)))); err != nil {
 		return err
 	}
-	return s.postgres.Start(ctx)
+	if err := s.postgres.Start(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.events.db = append(s.events.db, at) // it may end the run, which must not end without a database
+	s.mu.Unlock()
+	s.count()
+	return nil
 }

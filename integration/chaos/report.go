@@ -112,6 +112,9 @@ func (r *result) shortfalls() (found []string) {
 			found = append(found, fmt.Sprintf("a server said something of %.0f %% of the calls; there must be %.0f %%", 100*share, 100*leastTold))
 		}
 	}
+	if r.told == 0 {
+		found = append(found, "no server said anything of a call while the storm lasted")
+	}
 	return found
 }
 
@@ -131,8 +134,8 @@ func (r *result) Write(stdout, stderr io.Writer) {
 		deliveries = append(deliveries, fmt.Sprintf("%s=%d", a, r.did[a]))
 	}
 	_, _ = fmt.Fprintf(stdout, "chaos: calls came to: %s\n", strings.Join(answers, " "))
-	_, _ = fmt.Fprintf(stdout, "chaos: deliveries: %s; %d lives of processes; all was settled %.1f s after the last kill\n",
-		strings.Join(deliveries, " "), r.lives, r.events.settled.Seconds())
+	_, _ = fmt.Fprintf(stdout, "chaos: deliveries: %s; %d lives of processes in %.0f s; all was settled %.1f s after the last kill\n",
+		strings.Join(deliveries, " "), r.lives, (r.events.over - r.events.begun).Seconds(), r.events.settled.Seconds())
 	_, _ = fmt.Fprintln(stdout, r.storyLine())
 	_, _ = fmt.Fprintln(stdout, r.lastLine())
 }

@@ -40,14 +40,26 @@ func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
 	}
 }
 
-// TestReport_R19_RateIsOfWholeRuns: how fast a shorter one is says more about the machine, which it shares with other tests.
+// TestReport_R19_RateIsOfWholeRuns: how fast a shorter one is says more about the machine, which it shares with other tests. But
+// something has to be said in it.
 func TestReport_R19_RateIsOfWholeRuns(t *testing.T) {
 	t.Parallel()
 	r := aResult()
-	r.o.time, r.stormed, r.told = wholeTime-1, 1, 0
+	r.o.time, r.stormed, r.told = wholeTime-1, 100, 1
 	if found := r.shortfalls(); len(found) > 0 {
 		t.Errorf("shortfalls: %q; want none", found)
 	}
+	r.told = 0
+	if found := r.shortfalls(); len(found) != 1 || !strings.Contains(found[0], "no server said anything") {
+		t.Errorf("shortfalls: %q; want that nothing was said", found)
+	}
+}
+
+// withAnAnswer is a history with one answer.
+func withAnAnswer() *history {
+	h := newHistory()
+	h.add(at(5, 12, try(1), by(1)))
+	return h
 }
 
 // TestStorm_R19_GoesOnUntilEnoughWasKilled of each kind.
@@ -56,11 +68,30 @@ func TestStorm_R19_GoesOnUntilEnoughWasKilled(t *testing.T) {
 	enough := func(change func(*events)) bool {
 		r := aResult()
 		change(&r.events)
-		return (&storm{o: r.o, events: r.events}).enough()
+		return (&storm{o: r.o, events: r.events, history: withAnAnswer()}).enough()
+	}
+	if (&storm{o: aResult().o, events: aResult().events, history: newHistory()}).enough() {
+		t.Error("it does not go on, and no server has said anything")
 	}
 	if !enough(func(*events) {}) {
 		t.Error("it goes on, and there were enough kills")
 	}
+	r := aResult()
+	s := &storm{o: r.o, events: r.events, history: newHistory()}
+	s.o.time = time.Millisecond
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.extend(t.Context())
+	}()
+	for !s.extended.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if s.wants(s.killed(database)) || !s.wants(s.o.least()-1) {
+		t.Error("what is killed then is not what there was too little of")
+	}
+	s.history.add(at(5, 12, try(1), by(1)))
+	<-over
 	for what, change := range map[string]func(*events){
 		"server":   func(e *events) { e.kills[server] = 9 },
 		"worker":   func(e *events) { e.kills[worker] = 9 },

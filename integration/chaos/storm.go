@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,6 +34,7 @@ type storm struct {
 	shared   chan intent // to be called for by two agents at a time
 	victims  *victims
 	progress *lives.Progress
+	extended atomic.Bool // the time is over, and the run goes on
 
 	mu       sync.Mutex
 	lives    int
@@ -167,19 +169,17 @@ func (s *storm) bury(a assignment, end lives.End, killed bool) error {
 	return nil
 }
 
-// longestExtension is how much longer than asked for a run takes, at most, on a machine where so much was not killed yet.
-const longestExtension = 2
+// longestExtension is how much longer than asked for a run takes, at most.
+const longestExtension = 2 * time.Minute
 
 // rage has agents make calls, while processes and the database are killed, for as long as the run is to take.
 func (s *storm) rage(ctx context.Context) error {
-	storming, cancel := context.WithTimeout(ctx, longestExtension*s.o.time)
+	storming, cancel := context.WithTimeout(ctx, s.o.time+max(s.o.time, longestExtension))
 	defer cancel()
 	s.events.begun = s.history.now()
 	var all sync.WaitGroup
 	all.Go(func() {
-		for err := lives.Pause(storming, s.o.time); err == nil && !s.enough(); {
-			err = lives.Pause(storming, 10*lives.LookAgain)
-		}
+		s.extend(storming)
 		cancel()
 	})
 	for n := range agents {
@@ -270,15 +270,35 @@ func (s *storm) complain(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// enough reports whether there were as many kills of each kind as a run must have.
+// extend returns when the time of the run is over, and there was enough of everything that it must have, or storming ends. In what it
+// adds to the time only that is killed of which there was too little, so that a slow machine comes to itself.
+func (s *storm) extend(storming context.Context) {
+	for err := lives.Pause(storming, s.o.time); err == nil && !s.enough(); {
+		s.extended.Store(true)
+		err = lives.Pause(storming, 10*lives.LookAgain)
+	}
+}
+
+// wants reports whether one more is to be killed of something of which so many were.
+func (s *storm) wants(kills int) bool { return !s.extended.Load() || kills < s.o.least() }
+
+// enough reports whether there were as many kills of each kind as a run must have, and a call of which a server said something.
 func (s *storm) enough() bool {
+	n := s.killed(database)
+	for _, r := range inOrder() {
+		n = min(n, s.killed(r))
+	}
+	return n >= s.o.least() && s.history.told()
+}
+
+// killed is how many of a kind were killed.
+func (s *storm) killed(r role) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.events.db)
-	for _, r := range inOrder() {
-		n = min(n, s.events.kills[r])
+	if r == database {
+		return len(s.events.db)
 	}
-	return n >= s.o.least()
+	return s.events.kills[r]
 }
 
 // count shows how many kills there were.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/txidemtest"
@@ -29,7 +30,7 @@ func insert(ctx context.Context, _ *pgxpool.Pool, tx pgx.Tx, intent int) (string
 
 func TestCheck_R02_PassesGoodTools(t *testing.T) {
 	t.Parallel()
-	for name, tool := range sample(t, map[string]txidemtest.Tool{
+	for name, tool := range dbtest.Sample(t, 2, map[string]txidemtest.Tool{
 		"two statements":     {Call: calls(twoStatements)},
 		"two effects":        {Call: calls(twoEffects), Want: 2},
 		"savepoints":         {Call: calls(savepoints)},
@@ -44,7 +45,7 @@ func TestCheck_R02_PassesGoodTools(t *testing.T) {
 		"in mode exec":       {Call: calls(savepoints), Pool: mode(pgx.QueryExecModeExec)},
 		"set up by SQL":      {Call: calls(insert), Pool: setUp},
 		"counts with text":   {Call: calls(insert), Effects: `select coalesce(sum(1), 0) from effect where 'n-' || intent = 'n-' || $1`},
-	}, 2) {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := t.Name()

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -58,21 +55,6 @@ func run(ctx context.Context, pool *pgxpool.Pool, req txidem.Request, intent int
 	}
 	result, err := txidem.Run(ctx, store, req, func(ctx context.Context, tx pgx.Tx) (string, error) { return h(ctx, pool, tx, intent) })
 	return result.Raw, err
-}
-
-// sample returns the cases, and with -short n of them, others each time: a check takes seconds, and most are alike.
-func sample[T any](t *testing.T, cases map[string]T, n int) map[string]T {
-	if !testing.Short() {
-		return cases
-	}
-	names := slices.Collect(maps.Keys(cases))
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	drawn := make(map[string]T)
-	for _, name := range names[:n] {
-		drawn[name] = cases[name]
-	}
-	t.Logf("with -short %d of %d cases", n, len(cases))
-	return drawn
 }
 
 // check returns what is found in a tool, and which points its calls did not come to. Without the name of the test, no process

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/txidem/txidemtest"
 )
 
@@ -55,7 +56,7 @@ func planted() map[string]fault {
 
 func TestCheck_R02_FindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	for name, f := range sample(t, planted(), 4) {
+	for name, f := range dbtest.Sample(t, 4, planted()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := ""

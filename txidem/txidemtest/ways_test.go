@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/internal/dbtest"
 	"github.com/txonce/txonce/toolcall"
 	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/txidemtest"
@@ -109,7 +110,7 @@ func TestCheck_R14_R18_EachWayToRun(t *testing.T) {
 		tool  txidemtest.Tool
 		finds string
 	}
-	for name, c := range sample(t, map[string]check{
+	for name, c := range dbtest.Sample(t, 2, map[string]check{
 		"RunTx":           {tool: txidemtest.Tool{Call: byRunTx, Effects: sqlCount}},
 		"RunBatch":        {tool: txidemtest.Tool{Call: byRunBatch, Effects: sqlCount}},
 		"RunLeased":       {tool: txidemtest.Tool{Call: byRunLeased(downstream, false), Effects: payments, Elsewhere: true}},
@@ -117,7 +118,7 @@ func TestCheck_R14_R18_EachWayToRun(t *testing.T) {
 		"RunLeased, a new key for each attempt": {finds: "the query counts 2 effects", tool: txidemtest.Tool{
 			Call: byRunLeased(func(*toolcall.Call) string { return rand.Text() }, false), Effects: payments, Elsewhere: true,
 		}},
-	}, 2) {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := txidemtest.Check(t.Context(), t.Name(), func() string { return withPayments(t) }, c.tool)
