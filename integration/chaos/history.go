@@ -80,11 +80,19 @@ func (h *history) add(o op) {
 	h.ops = append(h.ops, o)
 }
 
-// told reports whether anybody has heard anything of a call.
-func (h *history) told() bool {
+// told reports whether anybody has heard anything of a call that was made at that time or later.
+func (h *history) told(since time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.ops, func(o op) bool { return !o.Asked.Question && o.Said.Kind.tells() })
+	for _, o := range slices.Backward(h.ops) { // in the order of their ends
+		if o.Return < since {
+			return false
+		}
+		if o.Call >= since && !o.Asked.Question && o.Said.Kind.tells() {
+			return true
+		}
+	}
+	return false
 }
 
 // all returns what was done so far.

@@ -123,7 +123,7 @@ func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	often(1, killWorkers, more(worker), func(rng *rand.Rand) { s.victims.kill(rng, worker) })
 	often(2, killRelays, more(relay), func(rng *rand.Rand) { s.victims.kill(rng, relay) })
 	often(3, stopAny, func() bool { return !s.extended.Load() }, func(rng *rand.Rand) { s.stopOne(storming, rng) })
-	often(4, killDB, more(database), func(rng *rand.Rand) {
+	often(4, killDB, func() bool { return more(database)() && s.isBack() }, func(rng *rand.Rand) {
 		if failure := s.killDatabase(ctx, rng); failure != nil {
 			err = failure
 			end()
@@ -147,6 +147,15 @@ func (s *storm) stopOne(storming context.Context, rng *rand.Rand) {
 	}
 }
 
+// isBack reports whether a call was answered since the database was started. To kill it sooner would try the same thing once more: on a slow
+// machine nothing would ever be done.
+func (s *storm) isBack() bool {
+	s.mu.Lock()
+	back := s.events.back
+	s.mu.Unlock()
+	return s.history.told(back)
+}
+
 // killDatabase kills the database and starts it again.
 func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
 	if err := s.postgres.Kill(ctx); err != nil {
@@ -161,6 +170,7 @@ func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
 	}
 	s.mu.Lock()
 	s.events.db = append(s.events.db, at) // it may end the run, which must not end without a database
+	s.events.back = s.history.now()
 	s.mu.Unlock()
 	s.count()
 	return nil

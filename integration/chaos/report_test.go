@@ -135,6 +135,20 @@ func TestReport_LastLine(t *testing.T) {
 	}
 }
 
+// TestHistory_Told: of calls that were made since, and of no questions.
+func TestHistory_Told(t *testing.T) {
+	t.Parallel()
+	h := newHistory()
+	for _, o := range []op{at(5, 12, try(1), by(1)), at(13, 14, try(2), heard(nothing)), at(13, 15, question, by(1)), at(9, 16, try(3), by(3))} {
+		h.add(o)
+	}
+	for since, want := range map[time.Duration]bool{0: true, 5: true, 9: true, 10: false, 13: false, 100: false} {
+		if got := h.told(since); got != want {
+			t.Errorf("since %d: %v, want %v", since, got, want)
+		}
+	}
+}
+
 // TestReport_Recoveries: what counts is a call that was made behind the kill, and answered.
 func TestReport_Recoveries(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,7 @@ type events struct {
 	kills   map[role]int
 	stops   map[role]int
 	db      []time.Duration // when the database was killed, since the run began
+	back    time.Duration   // when it was last there again
 	begun   time.Duration   // when agents began to make calls
 	over    time.Duration   // when they did no more
 	settled time.Duration   // from the end of that until all was settled
@@ -288,7 +289,7 @@ func (s *storm) enough() bool {
 	for _, r := range inOrder() {
 		n = min(n, s.killed(r))
 	}
-	return n >= s.o.least() && s.history.told()
+	return n >= s.o.least() && s.history.told(0)
 }
 
 // killed is how many of a kind were killed.
