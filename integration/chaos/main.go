@@ -4,8 +4,8 @@
 //
 // Two tool servers, three workers and two relays run, all of which are this program once more, and ten agents in the parent call the
 // servers' tools over MCP. Each process is killed by SIGKILL at random moments and started again; some are stopped (SIGSTOP) for
-// seconds and go on, as a machine does that was paused. The database is killed as well, with all of its processes, and started again
-// on its data.
+// seconds and go on, as a machine does that was paused. The database is killed as well, with all of its processes, started again
+// on its data, and killed anew some time after it was back, once a call was answered.
 //
 // An intent is one tool, one idempotency key and some arguments. The tools are
 //
