@@ -80,7 +80,7 @@ crash-outbox: ## Kill tool servers and relays at every step of a message, N=60 t
 	@$(BIN)/crashoutbox $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: chaos
-chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (up to twice T where too little was killed in it, and up to a minute until all is settled; PLANT=1 plants a fault and must fail)
+chaos: ## Kill servers, workers, relays and Postgres at random for T=5m while agents call, and judge the answers as a history (once more T, or two minutes, where too little was killed in it; then up to 90 s until all is settled; PLANT=1 plants a fault and must fail)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/chaos ./integration/chaos
 	@$(BIN)/chaos $(if $(T),-time $(T)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))

@@ -52,7 +52,7 @@ func (l *lease) patience() time.Duration {
 	return min(max(l.renewal, min(l.length/margin, enoughForMost)), l.length/4)
 }
 
-// enoughForMost is how long making a connection takes on a slow network. Leases that come meanwhile wait for as long.
+// enoughForMost is what making a connection is given on a slow network. Leases that come meanwhile wait for as long.
 const enoughForMost = 2 * time.Second
 
 // deadline is when the handler must be told that the lease is about to end.
