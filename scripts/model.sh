@@ -55,7 +55,7 @@ for file in "$@"; do
 		# shellcheck disable=SC2046
 		check "$file" $(echo "$mutant" | tr + ' ')
 		mutants=$((mutants + 1))
-		if [ "$found" -gt 0 ]; then
+		if [ "$found" -gt 0 ] && grep -Eq 'assertion violated|acceptance cycle|non-progress cycle' "$work/pan.log"; then
 			caught=$((caught + 1))
 			said=$(printf 'counterexample: '; sed -n 's/^pan:[0-9]*: \(.*\) (at depth.*/\1/p' "$work/pan.log" | head -1)
 		else

@@ -25,9 +25,14 @@ bool live;               /* the lease has not run out */
 byte answer = NONE;      /* whose end was recorded */
 byte called[CLIENTS * TRIES + 1]; /* the other system was called, by attempt */
 
+/* What no guard looks at, for the assertions. */
+byte holders;            /* attempts that claimed, and whose lease has not run out */
+byte holder = NONE;      /* the attempt that claimed last */
+byte ends;               /* how often an end was recorded */
+
 proctype clock() {
 	do
-	:: atomic { state == running && live -> live = false }
+	:: atomic { state == running && live -> live = false; holders-- }
 	:: atomic { state == ended -> break }
 	:: timeout -> break
 	od
@@ -48,11 +53,12 @@ again:
 #else
 		:: state == running && !live ->
 #endif
-			assert(!live);
 			token = n; live = true
 		:: state == absent -> state = running; token = n; live = true
 		:: else -> goto again                                   /* in progress */
-		fi
+		fi;
+		holder = n; holders++;
+		assert(holders == 1)
 	}
 	if
 	:: true
@@ -74,9 +80,9 @@ again:
 		:: state == running && token == n ->
 #endif
 #endif
-			assert(token == n);
-			assert(answer == NONE);
-			state = ended; answer = n; live = false
+			state = ended; answer = n; holders = holders - live; live = false;
+			assert(holder == n);
+			ends++; assert(ends == 1)
 		:: else                                                /* late: changes nothing */
 		fi
 	}
@@ -89,7 +95,7 @@ done:
 proctype resolver() {
 	atomic {
 		if
-		:: state == running && !live -> state = ended; answer = CLIENTS * TRIES + 1
+		:: state == running && !live -> state = ended; answer = CLIENTS * TRIES + 1; ends++; assert(ends == 1)
 		:: true
 		fi
 	}
