@@ -91,8 +91,8 @@ func dialTo(e delayproxy.Endpoint) pgconn.DialFunc {
 	}
 }
 
-// openLink opens size connections, all of them now.
-func openLink(ctx context.Context, db *database, name string, size int, dial pgconn.DialFunc) (*link, error) {
+// openPool is the pool of a link: it keeps size connections.
+func openPool(ctx context.Context, db *database, size int, dial pgconn.DialFunc) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(db.server.URL())
 	if err != nil {
 		return nil, err
@@ -101,7 +101,12 @@ func openLink(ctx context.Context, db *database, name string, size int, dial pgc
 	// The host of the URL need not mean anything where the dial function goes.
 	cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	cfg.MaxConns, cfg.MinConns = int32(size), int32(size)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// openLink opens size connections, all of them now.
+func openLink(ctx context.Context, db *database, name string, size int, dial pgconn.DialFunc) (*link, error) {
+	pool, err := openPool(ctx, db, size, dial)
 	if err != nil {
 		return nil, err
 	}

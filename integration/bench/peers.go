@@ -5,21 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // peersBench is a run of "bench peers": the same call by others' libraries and by ours (Q01, Q03).
 type peersBench struct {
-	bench   // of the calls, ours and DBOS's
+	bench   // of the calls
 	options peersOptions
 	sql     peersQueries
 	jobs    *jobsBench
 }
 
-// The peers that are compared in calls, in the order of the table.
+// The peers that are compared in calls, in the order of the table. The last two say where the limit lies: what is to be paid without
+// any library.
 const (
 	peerDBOS = iota
+	peerDBOSOnePool
 	peerOurs
+	peerBatch
+	peerFloor
+	peerBare
+	peers
 )
 
 // peerSlice is the time that a peer has before it is the other's turn.
@@ -63,39 +72,50 @@ func (p *peersBench) drop(ctx context.Context) error {
 	return err
 }
 
-func peerShapes(d *dbosSide) []shape {
-	return []shape{peerDBOS: {name: "DBOS", call: d.call}, peerOurs: {name: "ours", call: callOurs}}
+func peerShapes(d *dbosSides) []shape {
+	return []shape{
+		peerDBOS:        {name: "DBOS, as documented", call: d.documented.call},
+		peerDBOSOnePool: {name: "DBOS, one pool", call: d.onePool.call},
+		peerOurs:        {name: "txidem.Run", call: callOurs},
+		peerBatch:       {name: "txidem.RunBatch", call: callBatch},
+		peerFloor:       {name: "transaction with the record", call: callFloor},
+		peerBare:        {name: "transaction", call: callBare},
+	}
 }
 
-// countTurns counts the round trips of both.
-func (p *peersBench) countTurns(ctx context.Context) (err error) {
-	l, turns, err := openCounting(ctx, p.db, dbosConns)
+// with has the link of the peers that dial makes, and DBOS launched on it.
+func (p *peersBench) with(ctx context.Context, dial pgconn.DialFunc, do func(*link, *dbosSides) error) (err error) {
+	l, err := openLink(ctx, p.db, "socket", dbosConns, dial)
 	if err != nil {
 		return err
 	}
 	defer l.pool.Close()
-	d, err := launchDBOS(ctx, l, p.db.calls)
+	d, err := launchSides(ctx, p.db, l, dial)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.shutdown()) }()
-	p.turns, err = turnsOf(ctx, l, turns, peerShapes(d))
-	return err
+	return do(l, d)
 }
 
-// measureCalls has the peers take turns on one pool.
-func (p *peersBench) measureCalls(ctx context.Context) (err error) {
-	l, err := openLink(ctx, p.db, "socket", dbosConns, dialTo(serverOf(p.db)))
-	if err != nil {
+// countTurns counts the round trips of all.
+func (p *peersBench) countTurns(ctx context.Context) error {
+	turns := &atomic.Int64{}
+	return p.with(ctx, counting(p.db, turns), func(l *link, d *dbosSides) (err error) {
+		p.turns, err = turnsOf(ctx, l, turns, peerShapes(d))
 		return err
-	}
-	defer l.pool.Close()
-	d, err := launchDBOS(ctx, l, p.db.calls)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.shutdown()) }()
-	p.links, p.shapes = []*link{direct: l}, peerShapes(d)
+	})
+}
+
+// measureCalls has the peers take turns.
+func (p *peersBench) measureCalls(ctx context.Context) error {
+	return p.with(ctx, dialTo(serverOf(p.db)), func(l *link, d *dbosSides) error {
+		p.links, p.shapes = []*link{direct: l}, peerShapes(d)
+		return p.measureRounds(ctx)
+	})
+}
+
+func (p *peersBench) measureRounds(ctx context.Context) error {
 	for round := range p.options.rounds {
 		for _, set := range peerSettings() {
 			p.say("round %d of %d: calls with %d worker(s)", round+1, p.options.rounds, set.workers)
@@ -107,7 +127,7 @@ func (p *peersBench) measureCalls(ctx context.Context) (err error) {
 	return nil
 }
 
-// measureOn is one round of one setting: from empty tables, both in turn, and a look at what they wrote.
+// measureOn is one round of one setting: from empty tables, all in turn, and a look at what they wrote.
 func (p *peersBench) measureOn(ctx context.Context, set setting, round int) error {
 	if _, err := p.db.admin.Exec(ctx, p.sql.empty); err != nil {
 		return err
@@ -117,7 +137,7 @@ func (p *peersBench) measureOn(ctx context.Context, set setting, round int) erro
 	}
 	length := min(p.options.time, peerSlice)
 	workers := newWorkers(set.workers, nil)
-	var made [2]int
+	var made [peers]int
 	for i, s := range p.shapes { // plans and caches
 		n, _, err := drive(ctx, workers, s, p.links[set.link], length)
 		if err != nil {
@@ -139,16 +159,22 @@ func (p *peersBench) measureOn(ctx context.Context, set setting, round int) erro
 }
 
 // peersTally is what is in the tables: effects, those of different keys, calls and workflows that have one, and all records.
-type peersTally struct{ effects, keys, calls, workflows, records int }
+type peersTally struct{ effects, keys, calls, documented, onePool, records int }
 
-// verify fails unless each call had its effect once, and left its peer's record and not the other's.
-func (p *peersBench) verify(ctx context.Context, made [2]int) error {
+// verify fails unless each call had its effect once, and left its peer's record and no other's.
+func (p *peersBench) verify(ctx context.Context, made [peers]int) error {
 	var got peersTally
-	if err := p.db.admin.QueryRow(ctx, p.sql.tally).Scan(&got.effects, &got.keys, &got.calls, &got.workflows, &got.records); err != nil {
+	err := p.db.admin.QueryRow(ctx, p.sql.tally).Scan(&got.effects, &got.keys, &got.calls, &got.documented, &got.onePool, &got.records)
+	if err != nil {
 		return err
 	}
-	all := made[peerOurs] + made[peerDBOS]
-	if want := (peersTally{all, all, made[peerOurs], made[peerDBOS], all}); got != want {
+	want := peersTally{
+		calls: made[peerOurs] + made[peerBatch] + made[peerFloor], documented: made[peerDBOS], onePool: made[peerDBOSOnePool],
+	}
+	want.records = want.calls + want.documented + want.onePool
+	want.effects = want.records + made[peerBare]
+	want.keys = want.effects
+	if got != want {
 		return fmt.Errorf("the tables hold %+v, but the calls that were made should have left %+v", got, want)
 	}
 	return nil

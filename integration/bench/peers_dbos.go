@@ -6,14 +6,12 @@ import (
 	"log/slog"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// dbosSide is DBOS Transact, launched on a link's pool. Its context is not the caller's: an interrupt lets the calls that are under way
-// come to their ends.
-//
-// For one call it takes 17 round trips in three transactions, all of which wait for the disk: one writes the workflow and its input,
-// one looks whether the step was done, has the effect behind a savepoint, locks the workflow and writes the step's output, one
-// writes the workflow's output. Beside the effect these are five row versions, two of them of the workflow.
+// dbosSide is DBOS Transact, launched with its defaults. Its context is not the caller's: an interrupt lets the calls that are under
+// way come to their ends.
 //
 // To this module alone it brings, beside the code of its own that knows SQLite and CockroachDB, robfig/cron and jackc/pgerrcode. Its
 // own go.mod names much more (an SQLite in Go, cobra and viper), for its command and the driver, which nothing here imports.
@@ -24,23 +22,63 @@ type dbosSide struct {
 	log     complaints
 }
 
-// dbosConns is the size of the pool that the peers share: what DBOS opens by default. One of these it keeps for itself, to
-// listen.
+// dbosSides are the two ways to set it up, which differ in the pool of its system database.
+//
+//   - documented: a pool of its own, as its tutorial of transactions has it. A call is 20 round trips and four transactions that wait for
+//     the disk: one writes the workflow and its input, one has the effect and a row that says so, one writes the step's output, one
+//     the workflow's. Beside the effect these are six row versions, two of them of the workflow.
+//   - onePool: the data source's pool, as its reference allows. Then it writes effect and step in one transaction, which is the fewest that
+//     DBOS can do it in: 17 round trips, three transactions that wait for the disk, five row versions.
+type dbosSides struct {
+	documented, onePool *dbosSide
+	system              *pgxpool.Pool // of documented
+}
+
+// dbosConns is the size of a pool: what DBOS opens by default. One connection of its system database's it keeps, to listen.
 const dbosConns = 20
 
 func dbosSchema(calls string) string { return calls + "_dbos" }
 
-// launchDBOS launches it with its defaults. The system database and the data source are the same pool: then an effect and its
-// step are written in one transaction, which is the fewest round trips that DBOS can do it in.
-func launchDBOS(ctx context.Context, l *link, calls string) (d *dbosSide, err error) {
+func onePoolSchema(calls string) string { return calls + "_dbos_one" }
+
+// launchSides launches both ways, with the link's pool as the data source.
+func launchSides(ctx context.Context, db *database, l *link, dial pgconn.DialFunc) (d *dbosSides, err error) {
+	d = &dbosSides{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.shutdown())
+		}
+	}()
+	if d.system, err = openPool(ctx, db, dbosConns, dial); err != nil {
+		return nil, err
+	}
+	if d.documented, err = launchDBOS(ctx, d.system, l, dbosSchema(db.calls)); err != nil {
+		return nil, err
+	}
+	if d.onePool, err = launchDBOS(ctx, l.pool, l, onePoolSchema(db.calls)); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// shutdown ends what was launched and says what it complained of before.
+func (d *dbosSides) shutdown() error {
+	err := errors.Join(d.documented.shutdown(), d.onePool.shutdown())
+	if d.system != nil {
+		d.system.Close()
+	}
+	return err
+}
+
+func launchDBOS(ctx context.Context, system *pgxpool.Pool, l *link, schema string) (d *dbosSide, err error) {
 	d = &dbosSide{link: l}
 	d.runtime, err = dbos.NewContext(context.WithoutCancel(ctx), dbos.Config{
-		AppName: "txonce-bench", SystemDBPool: l.pool, DatabaseSchema: dbosSchema(calls), Logger: slog.New(&d.log),
+		AppName: "txonce-bench", SystemDBPool: system, DatabaseSchema: schema, Logger: slog.New(&d.log),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if d.source, err = dbos.NewDataSource(d.runtime, l.pool); err != nil {
+	if d.source, err = dbos.NewDataSource(d.runtime, l.pool, dbos.WithDataSourceSchema(schema)); err != nil {
 		return nil, errors.Join(err, d.shutdown())
 	}
 	dbos.RegisterWorkflow(d.runtime, d.refund, dbos.WithWorkflowName("refund"))
@@ -50,8 +88,11 @@ func launchDBOS(ctx context.Context, l *link, calls string) (d *dbosSide, err er
 	return d, nil
 }
 
-// shutdown ends it and says what it complained of before: what it breaks off at its end, it warns of.
+// shutdown says what it complained of before: what it breaks off at its end, it warns of.
 func (d *dbosSide) shutdown() error {
+	if d == nil {
+		return nil
+	}
 	complaint := d.log.first()
 	return errors.Join(complaint, dbos.Shutdown(d.runtime, hangs))
 }

@@ -15,42 +15,43 @@ const leastToDBOS = 5.0
 func (p *peersBench) report(w io.Writer, took time.Duration) error {
 	t := &strings.Builder{}
 	fmt.Fprintf(t, "PostgreSQL %s (%s)\n%s; %d CPUs for server and client\n", p.db.server.Version(), p.db.server.Source(), p.db.durability, runtime.NumCPU())
-	fmt.Fprintf(t, "%d round(s) of %v per peer and setting, %.0f s in all; one pool of %d for both\n", p.options.rounds, p.options.time, took.Seconds(), dbosConns)
+	fmt.Fprintf(t, "%d round(s) of %v per peer and setting, %.0f s in all; one pool of %d for all, and one for the system database of DBOS as documented\n",
+		p.options.rounds, p.options.time, took.Seconds(), dbosConns)
 	p.callsTable(t)
 	p.jobs.ratesTable(t)
 	p.jobs.timesTable(t)
 	t.WriteString(peersLegend)
 	p.goals(t)
-	fmt.Fprintf(t, "bench-peers: vs_dbos_tput=%.2f vs_dbos_lat=%.2f vs_river_jobs=%.2f\n", p.toDBOS(), p.latencyOfDBOS(), p.toRiver())
+	fmt.Fprintf(t, "bench-peers: vs_dbos_tput=%.2f vs_dbos_lat=%.2f vs_river_jobs=%.2f\n", p.rateTo(peerDBOS).median, p.latencyOfDBOS(), p.toRiver())
 	_, err := io.WriteString(w, t.String())
 	return err
 }
 
 const peersLegend = `
-DBOS: RunAsTransaction in a workflow whose id is the key, on the pool of the system database. Ours: txidem.Run. The work is one
-insert, and the answer is waited for. Jobs are those of bench jobs. In brackets the middle half.
+DBOS: RunAsTransaction in a workflow whose id is the key, with a system database on a pool of its own, as in DBOS's tutorial of
+transactions, or on the one pool. The work is one insert, and the answer is waited for. The last two rows have no library: a
+transaction with the effect, and one that also inserts our record. Jobs are those of bench jobs. In brackets the middle half.
 
 `
 
+const (
+	peersHead = "\n%-29s %11s %9s %9s %9s %9s %7s  %s\n"
+	peersLine = "  %-27s %11.1f %6.0f us %9.0f %9.0f %7.0f B %7.0f  %v\n"
+)
+
 func (p *peersBench) callsTable(w io.Writer) {
-	fmt.Fprintf(w, jobsHead, "a call with a key", p.shapes[peerDBOS].name, p.shapes[peerOurs].name, "ours to DBOS")
-	row := func(name, unit string, set setting, scale float64, number func(sample) float64) {
-		fmt.Fprintf(w, jobsLine, name, fmt.Sprintf("%.0f%s", median(p.of(peerDBOS, set, number))*scale, unit),
-			fmt.Sprintf("%.0f%s", median(p.of(peerOurs, set, number))*scale, unit), p.ratio(peerOurs, peerDBOS, set, number))
+	one, many := setting{direct, 1}, setting{direct, mostWorkers}
+	fmt.Fprintf(w, peersHead, "a call with a key", "", "1 worker", "1 worker", "16", "1 worker", "1", "16 workers")
+	fmt.Fprintf(w, strings.TrimPrefix(peersHead, "\n"), "", "round trips", "p50", "calls/s", "calls/s", "WAL/call", "allocs", "Run's rate to its rate")
+	for i, s := range p.shapes {
+		fmt.Fprintf(w, peersLine, s.name, p.turns[i], median(p.of(i, one, latency))*1e-3, median(p.of(i, one, rate)), median(p.of(i, many, rate)),
+			median(p.of(i, one, wal)), median(p.of(i, one, allocs)), p.rateTo(i))
 	}
-	for _, set := range peerSettings() {
-		workers := fmt.Sprintf(", %d worker(s)", set.workers)
-		row("p50"+workers, " us", set, 1e-3, latency)
-		row("calls per second"+workers, "", set, 1, rate)
-		row("WAL per call"+workers, " B", set, 1, wal)
-		row("allocations per call"+workers, "", set, 1, allocs)
-	}
-	fmt.Fprintf(w, jobsLine, "round trips", fmt.Sprintf("%.1f", p.turns[peerDBOS]), fmt.Sprintf("%.1f", p.turns[peerOurs]), "")
 }
 
-// toDBOS is our rate with 16 workers, to DBOS's.
-func (p *peersBench) toDBOS() float64 {
-	return p.ratio(peerOurs, peerDBOS, setting{direct, mostWorkers}, rate).median
+// rateTo is our rate with 16 workers, to that of a peer.
+func (p *peersBench) rateTo(peer int) ratio {
+	return p.ratio(peerOurs, peer, setting{direct, mostWorkers}, rate)
 }
 
 // latencyOfDBOS is that of one worker, to ours.
@@ -64,6 +65,9 @@ func (p *peersBench) toRiver() float64 { return p.jobs.share(mostWorkers, jobRat
 // goals says what was met.
 func (p *peersBench) goals(w io.Writer) {
 	word := map[bool]string{true: "met", false: "missed"}
-	fmt.Fprintf(w, "calls with %d workers, to DBOS: %.2f, the goal is %.0f or more: %s\n", mostWorkers, p.toDBOS(), leastToDBOS, word[p.toDBOS() >= leastToDBOS])
+	for _, peer := range []int{peerDBOS, peerDBOSOnePool} {
+		to := p.rateTo(peer).median
+		fmt.Fprintf(w, "calls with %d workers, to %s: %.2f, the goal is %.0f or more: %s\n", mostWorkers, p.shapes[peer].name, to, leastToDBOS, word[to >= leastToDBOS])
+	}
 	fmt.Fprintf(w, "jobs with %d workers, to plain River: %.2f, the goal is %.1f or more: %s\n", mostWorkers, p.toRiver(), leastShare, word[p.toRiver() >= leastShare])
 }

@@ -31,7 +31,7 @@ func TestPeers_Q01_Q03_EndsWithTheLine(t *testing.T) {
 	if last := lines[len(lines)-1]; !form.MatchString(last) {
 		t.Errorf("the last line is\n%s", last)
 	}
-	if n := strings.Count(out.String(), "the goal is"); n != 2 {
+	if n := strings.Count(out.String(), "the goal is"); n != 3 {
 		t.Errorf("%d goals are told of:\n%s", n, out.String())
 	}
 	if n := strings.Count(progress.String(), "bench-peers: round 1 of 1: "); n != len(peerSettings()) {
@@ -60,7 +60,7 @@ func TestParsePeers(t *testing.T) {
 }
 
 // peersFixture is a database with DBOS launched in it.
-func peersFixture(t *testing.T) (*peersBench, *dbosSide) {
+func peersFixture(t *testing.T) (*peersBench, *dbosSides) {
 	t.Helper()
 	ctx := t.Context()
 	db, err := openDatabase(ctx, dbtest.URL(t))
@@ -79,7 +79,7 @@ func peersFixture(t *testing.T) (*peersBench, *dbosSide) {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.pool.Close)
-	d, err := launchDBOS(ctx, l, db.calls)
+	d, err := launchSides(ctx, db, l, dialTo(serverOf(db)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +95,16 @@ func peersFixture(t *testing.T) (*peersBench, *dbosSide) {
 	return p, d
 }
 
-// What is compared does the same: the key of either peer's call has one effect, however often it is used.
-func TestPeers_Q01_BothRunAKeyOnce(t *testing.T) {
+// What is compared does the same: the key of a peer's call has one effect, however often it is used.
+func TestPeers_Q01_AllRunAKeyOnce(t *testing.T) {
 	t.Parallel()
 	p, d := peersFixture(t)
 	ctx, l := t.Context(), p.links[direct]
 	for range 2 {
-		if err := d.call(ctx, l, "a key of DBOS"); err != nil {
-			t.Fatal(err)
+		for key, side := range map[string]*dbosSide{"a key of DBOS": d.documented, "a key of DBOS on one pool": d.onePool} {
+			if err := side.call(ctx, l, key); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := callOurs(ctx, l, "a key of ours"); err != nil {
@@ -111,7 +113,10 @@ func TestPeers_Q01_BothRunAKeyOnce(t *testing.T) {
 	if err := callReplay(ctx, l, "a key of ours"); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.verify(ctx, [2]int{peerDBOS: 1, peerOurs: 1}); err != nil {
+	if err := callBatch(ctx, l, "a key of a batch"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.verify(ctx, [peers]int{peerDBOS: 1, peerDBOSOnePool: 1, peerOurs: 1, peerBatch: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -133,8 +138,9 @@ func TestPeers_Q01_RoundTrips(t *testing.T) {
 	if err := p.countTurns(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.turns; got[peerOurs] >= 4 || got[peerDBOS] < 17 { // DBOS looks for queued work beside
-		t.Errorf("%v round trips, want 17 and 3", got)
+	// DBOS looks for queued work beside.
+	if got := p.turns; got[peerOurs] >= 4 || got[peerDBOSOnePool] < 17 || got[peerDBOS] < 20 || got[peerBatch] >= 2 {
+		t.Errorf("%v round trips, want 20, 17, 3, 1, 3 and 3", got)
 	}
 }
 
@@ -147,13 +153,17 @@ func TestPeers_Q01_FailsWhenAPeerLies(t *testing.T) {
 		"no effect": {call: func(context.Context, *link, string) error { return nil }},
 		"no record": {call: callBare},
 		"two effects": {call: func(ctx context.Context, l *link, key string) error {
-			return errors.Join(callBare(ctx, l, key), d.call(ctx, l, key))
+			return errors.Join(callBare(ctx, l, key), d.onePool.call(ctx, l, key))
 		}},
 		"other's work": {call: callOurs},
 	} {
-		p.shapes[peerDBOS] = lie
-		if err := p.measureOn(ctx, setting{direct, 1}, 0); err == nil || !strings.Contains(err.Error(), "should have left") {
-			t.Errorf("%s: got %v", name, err)
+		for _, peer := range []int{peerDBOS, peerDBOSOnePool} {
+			truth := p.shapes[peer]
+			p.shapes[peer] = lie
+			if err := p.measureOn(ctx, setting{direct, 1}, 0); err == nil || !strings.Contains(err.Error(), "should have left") {
+				t.Errorf("%s instead of %s: got %v", name, truth.name, err)
+			}
+			p.shapes[peer] = truth
 		}
 	}
 }

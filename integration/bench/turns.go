@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // turnCounter counts the round trips of connections: each time that the client writes after it has read.
@@ -28,7 +30,8 @@ func (c *turnCounter) Write(p []byte) (int, error) {
 
 // countTurns returns the round trips of one call of each shape, with everything prepared.
 func countTurns(ctx context.Context, db *database, shapes []shape) ([]float64, error) {
-	l, turns, err := openCounting(ctx, db, 1)
+	turns := &atomic.Int64{}
+	l, err := openLink(ctx, db, "counting", 1, counting(db, turns))
 	if err != nil {
 		return nil, err
 	}
@@ -36,18 +39,16 @@ func countTurns(ctx context.Context, db *database, shapes []shape) ([]float64, e
 	return turnsOf(ctx, l, turns, shapes)
 }
 
-// openCounting opens a link of so many connections that counts their round trips.
-func openCounting(ctx context.Context, db *database, size int) (*link, *atomic.Int64, error) {
-	turns := &atomic.Int64{}
+// counting dials connections that count their round trips together.
+func counting(db *database, turns *atomic.Int64) pgconn.DialFunc {
 	dial := dialTo(serverOf(db))
-	l, err := openLink(ctx, db, "counting", size, func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		return &turnCounter{Conn: c, turns: turns}, err
-	})
-	return l, turns, err
+	}
 }
 
-// turnsOf counts on such a link.
+// turnsOf counts on a link whose connections do so.
 func turnsOf(ctx context.Context, l *link, turns *atomic.Int64, shapes []shape) ([]float64, error) {
 	const warm, counted = 3, 10
 	known, err := makeKnown(ctx, l, 1)
