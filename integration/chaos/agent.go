@@ -7,7 +7,6 @@ import (
 
 	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/statustool"
-	"github.com/txonce/txonce/toolcall"
 )
 
 // agents is how many there are.
@@ -142,9 +141,10 @@ func (a *agent) note(i intent, begin time.Duration, what asked, s said) {
 func (a *agent) poll(ctx context.Context, job string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	before := a.endOf(job)
 	r, err := a.client.question(ctx, a.rng.IntN(roles()[server]), job, time.Second)
-	if err == nil && r.State == toolcall.StateNone {
-		a.complain("job %s was submitted and is said not to be there", job)
+	if err == nil {
+		a.compare(job, before, r.State)
 	}
 }
 
@@ -174,6 +174,7 @@ func (a *agent) askAll(ctx context.Context, i intent) {
 	for answer.Job != "" && ctx.Err() == nil {
 		r, err := a.client.question(ctx, a.rng.IntN(roles()[server]), answer.Job, 0)
 		if err == nil && r.State != statustool.StateUnavailable {
+			a.compare(answer.Job, a.endOf(answer.Job), r.State)
 			a.told(answer.Job, r)
 			return
 		}

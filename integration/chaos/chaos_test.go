@@ -46,7 +46,7 @@ func brewed(t *testing.T, time string, more ...string) (r *result, stdout string
 
 var (
 	lastLine  = regexp.MustCompile(`^chaos: intents=(\d+) calls=(\d+) kills=server:(\d+),worker:(\d+),relay:(\d+),db:(\d+) effects=(\d+) duplicates=0 lost=0 wrong_answers=0 jobs_stuck=0 messages_lost=0$`)
-	storyLine = regexp.MustCompile(`^chaos: calls_per_s=[\d.]+ stops=server:\d+,worker:\d+,relay:\d+ porcupine=Ok operations=\d+ recovery`)
+	storyLine = regexp.MustCompile(`^chaos: calls_per_s=[\d.]+ stops=server:\d+,worker:\d+,relay:\d+ leaves=server:\d+,worker:\d+,relay:\d+ porcupine=Ok operations=\d+ recovery`)
 )
 
 // TestChaos_R19_R02_J09_NothingIsLostOrDoubled: servers, workers, relays and the database are killed while agents make calls.

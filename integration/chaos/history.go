@@ -28,6 +28,7 @@ type asked struct {
 type said struct {
 	Kind     kind
 	Try      int    // that did it, where there is an answer
+	Run      string // of the handler, where there is an answer and no job
 	Text     string // the answer, or the failure, byte for byte
 	Replayed bool
 	Job      string // in an answer, the id of the job

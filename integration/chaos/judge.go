@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/txonce/txonce/statustool"
 )
@@ -115,7 +117,7 @@ func (j *judgement) intent(i intent) {
 	if len(j.jobs[i.N]) > 0 {
 		j.complain("intent %d (%s) has a job", i.N, i.Tool)
 	}
-	j.done(i, answer.Kind == succeeded, answer.Try)
+	j.done(i, answer.Kind == succeeded, answer.Try, answer.Run)
 	if (answer.Kind == failed) != i.Fails {
 		j.isWrong(i.N, "it %s, and should fail: %v", answer.Kind, i.Fails)
 	}
@@ -126,18 +128,24 @@ func (j *judgement) intent(i intent) {
 	if n := len(j.ledger[i.N]); n != want {
 		j.complain("intent %d has %d messages, not %d", i.N, n, want)
 	}
+	for _, e := range j.ledger[i.N] {
+		if e.Try != answer.Try || !strings.HasPrefix(e.Name, fmt.Sprintf("%d/%s/", i.N, answer.Run)) {
+			j.isWrong(i.N, "run %s of try %d was said to have done it, and it has the message %+v", answer.Run, answer.Try, e)
+		}
+	}
 }
 
-// done compares the effect of an intent with what was said: whether it was done, and by which try.
-func (j *judgement) done(i intent, done bool, try int) {
+// done compares the effect of an intent with what was said: whether it was done, by which try, and by which run of the handler or attempt
+// of the job.
+func (j *judgement) done(i intent, done bool, try int, run string) {
 	switch all := j.effects[i.N]; {
 	case done && len(all) == 0:
 		j.lost++
 		j.complain("intent %d (%s) was said to be done, and has no effect", i.N, i.Tool)
 	case !done && len(all) > 0:
 		j.isWrong(i.N, "it was said to have failed, and has the effect %+v", all[0])
-	case done && all[0].Try != try:
-		j.isWrong(i.N, "try %d was said to have done it, and the effect is %+v", try, all[0])
+	case done && (all[0].Try != try || all[0].By != run):
+		j.isWrong(i.N, "run %s of try %d was said to have done it, and the effect is %+v", run, try, all[0])
 	}
 }
 
@@ -163,13 +171,17 @@ func (j *judgement) job(i intent, answer said) {
 	case job.failed() != i.Fails:
 		j.complain("intent %d: job %s is %s, and should fail: %v", i.N, job.ID, job.State, i.Fails)
 	}
-	j.done(i, !job.failed(), job.Try)
-	if n := len(j.effects[i.N]); n == 1 && !job.failed() && j.effects[i.N][0].By != job.By {
-		j.isWrong(i.N, "job %s says that run %s did it, and the effect is %+v", job.ID, job.By, j.effects[i.N][0])
+	j.done(i, !job.failed(), job.Try, job.By)
+	if r, asked := j.jobsSaid[job.ID]; !asked || string(r.State) != job.State || runIn(r) != job.By {
+		j.isWrong(i.N, "job %s is %s, by run %q, and was said to be %q, by %q", job.ID, job.State, job.By, r.State, runIn(r))
 	}
-	if r, asked := j.jobsSaid[job.ID]; !asked || string(r.State) != job.State {
-		j.isWrong(i.N, "job %s is %s, and was said to be %q", job.ID, job.State, r.State)
-	}
+}
+
+// runIn is the run of the job that is named in its result, where it has one.
+func runIn(r statustool.Report) string {
+	var result receipt
+	_ = json.Unmarshal(r.Result, &result) // what is none names none
+	return result.Run
 }
 
 func (j job) failed() bool { return j.State == "failed" }

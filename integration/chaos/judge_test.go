@@ -36,7 +36,7 @@ func stored(intent, n int, lane string) message {
 // send messages, of which two have one ordering key.
 func theEvidence() evidence {
 	answer := func(intent int, k kind, job string) op {
-		return op{Intent: intent, Asked: try(10 + intent), Said: said{Kind: k, Try: 10 + intent, Job: job}}
+		return op{Intent: intent, Asked: try(10 + intent), Said: said{Kind: k, Try: 10 + intent, Run: "run", Job: job}}
 	}
 	told := func(intent int, k kind) op {
 		return op{Intent: intent, Asked: asked{Question: true}, Said: said{Kind: k, Try: 10 + intent}}
@@ -58,7 +58,9 @@ func theEvidence() evidence {
 			answer(4, succeeded, ""), answer(5, succeeded, ""),
 			told(0, succeeded), told(1, failed), told(2, succeeded), told(3, succeeded), told(4, succeeded), told(5, succeeded),
 		},
-		jobsSaid: map[string]statustool.Report{"job 2": {State: toolcall.StateSucceeded}, "job 3": {State: toolcall.StateFailed}},
+		jobsSaid: map[string]statustool.Report{
+			"job 2": {State: toolcall.StateSucceeded, Result: json.RawMessage(`{"run":"run 2"}`)}, "job 3": {State: toolcall.StateFailed},
+		},
 		arrivals: []arrival{
 			arrived(4, 0, "lane", breaks), arrived(4, 1, "", cuts), arrived(4, 0, "lane", accepts), arrived(4, 1, "", accepts), arrived(5, 0, "lane", accepts),
 		},
@@ -105,14 +107,18 @@ func TestJudge_R02_J09_O01_FindsWhatIsWrong(t *testing.T) {
 		"no effect of a job":           {func(e *evidence) { e.books.effects[1] = e.books.effects[0]; e.books.effects[1].Intent = 7 }, lost, "intent 2 (report) was said to be done"},
 		"a failure with an effect":     {func(e *evidence) { e.books.effects[0].Intent = 1 }, wrong, "said to have failed"},
 		"a failed job with an effect":  {func(e *evidence) { e.books.effects[0].Intent = 3 }, wrong, "said to have failed"},
-		"the effect of another try":    {func(e *evidence) { e.books.effects[0].Try = 99 }, wrong, "try 10 was said to have done it"},
-		"the effect of another run":    {func(e *evidence) { e.books.effects[1].By = "run 3" }, wrong, "job job 2 says that run run 2 did it"},
+		"the effect of another try":    {func(e *evidence) { e.books.effects[0].Try = 99 }, wrong, "run run of try 10 was said to have done it"},
+		"the effect of another run":    {func(e *evidence) { e.books.effects[0].By = "run 3" }, wrong, "run run of try 10 was said to have done it"},
+		"the effect of another job":    {func(e *evidence) { e.books.effects[1].By = "run 3" }, wrong, "run run 2 of try 12 was said to have done it"},
+		"the message of another try":   {func(e *evidence) { e.books.ledger[0].Try = 99 }, wrong, "it has the message"},
+		"the message of another run":   {func(e *evidence) { e.ops[4].Said.Run = "run 3"; e.books.effects[2].By = "run 3" }, wrong, "it has the message"},
+		"the result of another job":    {func(e *evidence) { e.books.jobs[0].By, e.books.effects[1].By = "run 3", "run 3" }, wrong, `by "run 2"`},
 		"a success that should fail":   {func(e *evidence) { e.intents[0].Fails = true }, wrong, "it succeeded, and should fail: true"},
 		"another job":                  {func(e *evidence) { e.books.jobs[0].ID = "job 9" }, wrong, "said to have job job 2"},
 		"no job":                       {func(e *evidence) { e.books.jobs = e.books.jobs[1:] }, wrong, "said to have job job 2"},
 		"two jobs":                     {func(e *evidence) { e.books.jobs = append(e.books.jobs, e.books.jobs[0]) }, wrong, "said to have job job 2"},
 		"a job without an answer":      {func(e *evidence) { e.ops[2].Said.Kind, e.ops[8].Said.Kind = nothing, nothing }, wrong, "not said to have a job"},
-		"a status that is not so":      {func(e *evidence) { e.jobsSaid["job 3"] = e.jobsSaid["job 2"] }, wrong, `was said to be "succeeded"`},
+		"a status that is not so":      {func(e *evidence) { e.jobsSaid["job 3"] = e.jobsSaid["job 2"] }, wrong, `was said to be "succeeded", by "run 2"`},
 		"a job that has not ended":     {func(e *evidence) { e.books.jobs[0].State = "running" }, stuck, "job job 2 is running in the end"},
 		"a job that should fail":       {func(e *evidence) { e.books.jobs[1].State = "succeeded"; e.jobsSaid["job 3"] = e.jobsSaid["job 2"] }, lost, "should fail: true"},
 		"no answer":                    {func(e *evidence) { e.ops[0].Said.Kind, e.ops[6].Said.Kind = nothing, nothing }, others, "intent 0 (write) has no answer"},

@@ -4,7 +4,7 @@
 //
 // Two tool servers, three workers and two relays run, all of which are this program once more, and ten agents in the parent call the
 // servers' tools over MCP. Each process is killed by SIGKILL at random moments and started again; some are stopped (SIGSTOP) for
-// seconds and go on, as a machine does that was paused. The database is killed as well, with all of its processes, started again
+// seconds and go on, as a machine does that was paused, and some are told to leave in good order and replaced, as a deployment does. The database is killed as well, with all of its processes, started again
 // on its data, and killed anew some time after it was back, once a call was answered.
 //
 // An intent is one tool, one idempotency key and some arguments. The tools are
@@ -24,9 +24,10 @@
 // the judge looks at
 //
 //   - the history: each call and question with its beginning, its end and what came back. A checker of linearizability looks for an
-//     order that explains all answers of an intent (R19); model.go says what is promised;
-//   - the effects, which no constraint keeps from being there twice: one for each intent that was said to be done, by the call that
-//     its answer names, and none for others (R02); and the jobs, of which each must have ended, once (J09);
+//     order that explains all answers of an intent (R19); model.go says what is promised. No record expires in a run: "its answer until it
+//     expires" is for the tests of txidem;
+//   - the effects, which no constraint keeps from being there twice: one for each intent that was said to be done, by the call and the run
+//     of the handler that its answer names, and none for others (R02); and the jobs, of which each must have ended, once (J09);
 //   - the messages: each that committed must arrive, and none else, under one id and key, behind the one in front of it in the order of
 //     commits (O01, O02);
 //   - get_status of each intent and each job, which must say the same (S02).
@@ -36,8 +37,9 @@
 // fewer than 50 calls a second (with a -rate below 75: than two thirds of it) or no server said anything of more than three quarters
 // of them (in a shorter run: of any), and when anything else is not as it should be: each such thing has a line that begins with an exclamation mark. A run
 // that has too few kills when its time is over, or in which no server has said anything, goes on until it has enough, for that time
-// once more or for two minutes, and then only what was killed too rarely is killed. What the checker cannot explain is
-// drawn in a folder (-pictures). The line before the last one has the rate, the stops, what the checker says, and the time from the
+// once more or for two minutes, whichever is longer, and then only what was killed too rarely is killed; so does one of three minutes or more in
+// which no process of a role was stopped and went on, or none left in good order. What the checker cannot explain is
+// drawn in a folder (-pictures). The line before the last one has the rate, the stops, those that left in good order, what the checker says, and the time from the
 // kill of the database until a call was answered that was made behind it, the time in which it was left dead (a second at most)
 // among it.
 //

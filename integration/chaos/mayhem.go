@@ -10,13 +10,14 @@ import (
 	"github.com/txonce/txonce/integration/internal/lives"
 )
 
-// How often something is killed, or stopped, about. In a short run it is more often: each comes about leastTimes then.
+// How often something is killed, stopped, or told to leave, about. In a short run it is more often: each comes about leastTimes then.
 const (
 	killServers = 5 * time.Second
 	killWorkers = 6 * time.Second
 	killRelays  = 7 * time.Second
 	killDB      = 8 * time.Second
 	stopAny     = 6 * time.Second
+	leaveAny    = 10 * time.Second
 	leastTimes  = 2
 )
 
@@ -37,7 +38,7 @@ type victim struct {
 	role role
 	p    *lives.Process
 
-	killed, stopped bool // guarded by victims.mu
+	killed, stopped, told bool // guarded by victims.mu; told to leave
 }
 
 func newVictims() *victims { return &victims{all: make(map[*victim]bool)} }
@@ -50,12 +51,12 @@ func (vs *victims) enlist(r role, p *lives.Process) *victim {
 	return v
 }
 
-// discharge reports whether the process was killed by us.
-func (vs *victims) discharge(v *victim) bool {
+// discharge reports whether the process was killed by us, and whether it was told to leave.
+func (vs *victims) discharge(v *victim) (killed, told bool) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	delete(vs.all, v)
-	return v.killed
+	return v.killed, v.told
 }
 
 // kill kills a process of the role, if there is one. It may be one that is stopped.
@@ -68,11 +69,21 @@ func (vs *victims) kill(rng *rand.Rand, r role) {
 	}
 }
 
-// stop stops a process, if there is one that runs, and returns it.
-func (vs *victims) stop(rng *rand.Rand) *victim {
+// leave tells a process of the role to stop in good order, if there is one that runs.
+func (vs *victims) leave(rng *rand.Rand, r role) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	v := vs.draw(rng, func(v *victim) bool { return !v.killed && !v.stopped })
+	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && !v.told }); v != nil {
+		v.told = true
+		v.p.Say(leave)
+	}
+}
+
+// stop stops a process of the role, if there is one that runs, and returns it.
+func (vs *victims) stop(rng *rand.Rand, r role) *victim {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && !v.told })
 	if v != nil {
 		v.stopped = true
 		v.p.Signal(syscall.SIGSTOP)
@@ -103,7 +114,7 @@ func (vs *victims) draw(rng *rand.Rand, suits func(*victim) bool) *victim {
 	return all[rng.IntN(len(all))]
 }
 
-// mayhem kills and stops until storming ends, which it ends itself where the database does not come back. The database is up then,
+// mayhem kills, stops and sends away until storming ends, which it ends itself where the database does not come back. The database is up then,
 // and nobody is stopped.
 func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	var all sync.WaitGroup
@@ -122,7 +133,9 @@ func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	often(0, killServers, more(server), func(rng *rand.Rand) { s.victims.kill(rng, server) })
 	often(1, killWorkers, more(worker), func(rng *rand.Rand) { s.victims.kill(rng, worker) })
 	often(2, killRelays, more(relay), func(rng *rand.Rand) { s.victims.kill(rng, relay) })
-	often(3, stopAny, func() bool { return !s.extended.Load() }, func(rng *rand.Rand) { s.stopOne(storming, rng) })
+	always := func() bool { return true }
+	often(3, stopAny, always, s.inTurn(stops, func(rng *rand.Rand, r role) { s.stopOne(storming, rng, r) }))
+	often(5, leaveAny, always, s.inTurn(leaves, s.victims.leave))
 	often(4, killDB, func() bool { return more(database)() && s.isBack() }, func(rng *rand.Rand) {
 		if failure := s.killDatabase(ctx, rng); failure != nil {
 			err = failure
@@ -133,9 +146,21 @@ func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	return err
 }
 
+// inTurn does something to a process of each role in turn, and when the time is over only where it has not happened yet.
+func (s *storm) inTurn(of func(*events) map[role]int, do func(*rand.Rand, role)) func(*rand.Rand) {
+	turn := 0
+	return func(rng *rand.Rand) {
+		r := inOrder()[turn%len(inOrder())]
+		turn++
+		if !s.extended.Load() || !s.happened(of, r) {
+			do(rng, r)
+		}
+	}
+}
+
 // stopOne stops a process for a while, as a machine does that is paused.
-func (s *storm) stopOne(storming context.Context, rng *rand.Rand) {
-	v := s.victims.stop(rng)
+func (s *storm) stopOne(storming context.Context, rng *rand.Rand, r role) {
+	v := s.victims.stop(rng, r)
 	if v == nil {
 		return
 	}

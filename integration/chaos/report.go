@@ -99,6 +99,9 @@ func (r *result) shortfalls() (found []string) {
 			if r.events.stops[role] == 0 {
 				found = append(found, fmt.Sprintf("no %s was stopped and went on", role))
 			}
+			if r.events.leaves[role] == 0 {
+				found = append(found, fmt.Sprintf("no %s left in good order", role))
+			}
 		}
 		for _, a := range acts() {
 			if r.did[a] == 0 {
@@ -142,11 +145,8 @@ func (r *result) Write(stdout, stderr io.Writer) {
 
 // storyLine is the last line but one of the output.
 func (r *result) storyLine() string {
-	var stops []string
-	for _, role := range inOrder() {
-		stops = append(stops, fmt.Sprintf("%s:%d", role, r.events.stops[role]))
-	}
-	line := fmt.Sprintf("chaos: calls_per_s=%.1f stops=%s porcupine=%s operations=%d", r.rate(), strings.Join(stops, ","), r.opinion.result, r.operations)
+	line := fmt.Sprintf("chaos: calls_per_s=%.1f stops=%s leaves=%s porcupine=%s operations=%d",
+		r.rate(), ofRoles(r.events.stops), ofRoles(r.events.leaves), r.opinion.result, r.operations)
 	if len(r.recovered) == 0 {
 		return line + " recovery=unmeasured"
 	}
@@ -156,10 +156,15 @@ func (r *result) storyLine() string {
 
 // lastLine is the last line of the output.
 func (r *result) lastLine() string {
-	var kills []string
-	for _, role := range inOrder() {
-		kills = append(kills, fmt.Sprintf("%s:%d", role, r.events.kills[role]))
-	}
 	return fmt.Sprintf("chaos: intents=%d calls=%d kills=%s,db:%d effects=%d duplicates=%d lost=%d wrong_answers=%d jobs_stuck=%d messages_lost=%d",
-		r.intents, r.calls, strings.Join(kills, ","), len(r.events.db), r.effects, r.duplicates, r.lost, r.wrongAnswers, r.jobsStuck, r.messagesLost)
+		r.intents, r.calls, ofRoles(r.events.kills), len(r.events.db), r.effects, r.duplicates, r.lost, r.wrongAnswers, r.jobsStuck, r.messagesLost)
+}
+
+// ofRoles are the figures of all roles.
+func ofRoles(counts map[role]int) string {
+	var all []string
+	for _, r := range inOrder() {
+		all = append(all, fmt.Sprintf("%s:%d", r, counts[r]))
+	}
+	return strings.Join(all, ",")
 }

@@ -12,7 +12,7 @@ import (
 func aResult() *result {
 	return &result{
 		o:       options{time: wholeTime, rate: 75},
-		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, stops: map[role]int{server: 1, worker: 1, relay: 1}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
+		events:  events{kills: map[role]int{server: 10, worker: 11, relay: 12}, stops: map[role]int{server: 1, worker: 1, relay: 1}, leaves: map[role]int{server: 1, worker: 1, relay: 1}, db: make([]time.Duration, 10), begun: time.Second, over: 11 * time.Second},
 		stormed: 500, told: 125, did: map[act]int{accepts: 1, breaks: 1, cuts: 1},
 	}
 }
@@ -30,6 +30,7 @@ func TestReport_R19_NeedsKillsAndCalls(t *testing.T) {
 		"49.9 calls a second":     func(r *result) { r.stormed-- },
 		"of 24 % of the calls":    func(r *result) { r.told = 120 },
 		"no relay was stopped":    func(r *result) { delete(r.events.stops, relay) },
+		"no server left":          func(r *result) { delete(r.events.leaves, server) },
 		"no delivery was cut":     func(r *result) { delete(r.did, cuts) },
 	} {
 		r := aResult()
@@ -97,6 +98,8 @@ func TestStorm_R19_GoesOnUntilEnoughWasKilled(t *testing.T) {
 		"worker":   func(e *events) { e.kills[worker] = 9 },
 		"relay":    func(e *events) { delete(e.kills, relay) },
 		"database": func(e *events) { e.db = e.db[1:] },
+		"stops":    func(e *events) { delete(e.stops, worker) },
+		"leaves":   func(e *events) { delete(e.leaves, server) },
 	} {
 		if enough(change) {
 			t.Errorf("%s: it does not go on", what)

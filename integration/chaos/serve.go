@@ -62,9 +62,12 @@ func (p *process) serve(ctx context.Context) error {
 		// Some servers answer with streams of events; some stop the handler when the agent hangs up.
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: p.a.N == 0, PropagateRequestCancellation: p.a.Life%2 == 0},
 	)}
+	closed := make(chan error, 1)
 	go func() {
 		<-p.left
-		_ = web.Shutdown(context.WithoutCancel(ctx))
+		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestLeave)
+		defer cancel()
+		closed <- web.Shutdown(patient) // which waits for the calls that run
 	}()
 	if err := json.NewEncoder(lives.Marks()).Encode(mark{URL: "http://" + listener.Addr().String()}); err != nil {
 		return err
@@ -72,7 +75,7 @@ func (p *process) serve(ctx context.Context) error {
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return <-closed
 }
 
 func (p *process) newServing() (s *serving, err error) {

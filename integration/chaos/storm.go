@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/txonce/txonce/integration/internal/lives"
 	"github.com/txonce/txonce/integration/internal/servers"
 	"github.com/txonce/txonce/statustool"
+	"github.com/txonce/txonce/toolcall"
 )
 
 // longestLife is that of a process: a run may be as long as somebody wants.
@@ -40,13 +43,15 @@ type storm struct {
 	lives    int
 	events   events
 	jobsSaid map[string]statustool.Report // by the id of the job, in the end
+	jobsEnds map[string]toolcall.State    // as agents were told of them meanwhile
 	problems []string
 }
 
 // events are what was done to the processes and to the database.
 type events struct {
 	kills   map[role]int
-	stops   map[role]int
+	stops   map[role]int    // of those that went on
+	leaves  map[role]int    // in good order, while agents made calls
 	db      []time.Duration // when the database was killed, since the run began
 	back    time.Duration   // when it was last there again
 	begun   time.Duration   // when agents began to make calls
@@ -69,7 +74,8 @@ func brew(ctx context.Context, o options, db *servers.Server, stderr io.Writer) 
 	s := &storm{
 		o: o, postgres: db, pool: pool, receiver: receiver, board: newBoard(o.seed), book: &phoneBook{urls: make(map[int]string)},
 		history: newHistory(), shared: make(chan intent), victims: newVictims(), progress: lives.NewProgress(stderr, program, o.kills()),
-		events: events{kills: make(map[role]int), stops: make(map[role]int)}, jobsSaid: make(map[string]statustool.Report),
+		events: events{kills: make(map[role]int), stops: make(map[role]int), leaves: make(map[role]int)}, jobsSaid: make(map[string]statustool.Report),
+		jobsEnds: make(map[string]toolcall.State),
 	}
 	var b books
 	left, err := lives.Outlived(ctx, pool, applicationName, func(alive *os.File) (err error) {
@@ -104,7 +110,7 @@ func (s *storm) run(ctx context.Context, place lives.Place) (b books, err error)
 		err = s.rage(ctx)
 	}
 	if err == nil {
-		b, err = s.settle(ctx)
+		err = s.settle(ctx)
 	}
 	for role := range roles() {
 		s.keeper.Tell(string(role), leave)
@@ -113,7 +119,10 @@ func (s *storm) run(ctx context.Context, place lives.Place) (b books, err error)
 		cancel(err)
 	}
 	processes.Wait()
-	return b, context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return b, err
+	}
+	return readBooks(ctx, s.pool) // behind the last process: one that was stopped may have written late
 }
 
 // keepAlive runs one process after the other until they are to leave.
@@ -131,7 +140,8 @@ func (s *storm) keepAlive(ctx context.Context, r role, n int, place lives.Place)
 		if err != nil {
 			return err
 		}
-		if err := s.bury(a, end, s.victims.discharge(v)); err != nil {
+		killed, told := s.victims.discharge(v)
+		if err := s.bury(a, end, killed, told); err != nil {
 			return err
 		}
 	}
@@ -150,9 +160,16 @@ func (s *storm) listen(p *lives.Process, n int) {
 	}
 }
 
-// bury notes the end of a process. killed says that it was our doing. A process that ends in another way ends the run.
-func (s *storm) bury(a assignment, end lives.End, killed bool) error {
+// bury notes the end of a process. killed says that it was our doing, and told that it was told to leave while others stay: without a
+// database it may not be able to do so in good order, and say so. A process that ends in another way ends the run.
+func (s *storm) bury(a assignment, end lives.End, killed, told bool) error {
 	switch {
+	case told && end.Status.Exited() && !bytes.Contains(end.Stderr, []byte("goroutine ")):
+		if end.Status.ExitStatus() == lives.ExitGood {
+			s.mu.Lock()
+			s.events.leaves[a.Role]++
+			s.mu.Unlock()
+		}
 	case end.InputErr != nil && !killed:
 		return fmt.Errorf("chaos: %s %d: %w", a.Role, a.Life, end.InputErr)
 	case len(end.Stderr) > 0:
@@ -170,7 +187,7 @@ func (s *storm) bury(a assignment, end lives.End, killed bool) error {
 	return nil
 }
 
-// longestExtension is how much longer than asked for a run takes, at most.
+// longestExtension is how much longer than asked for a run takes, at most, or as long again if that is more.
 const longestExtension = 2 * time.Minute
 
 // rage has agents make calls, while processes and the database are killed, for as long as the run is to take.
@@ -199,7 +216,7 @@ func (s *storm) rage(ctx context.Context) error {
 }
 
 // settle has everything end that is open, and asks what became of it.
-func (s *storm) settle(ctx context.Context) (books, error) {
+func (s *storm) settle(ctx context.Context) error {
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.o.stuck)
 	defer cancel()
@@ -211,17 +228,13 @@ func (s *storm) settle(ctx context.Context) (books, error) {
 	}
 	s.together(open, func(a *agent, i intent) { a.insist(limited, i) })
 	if err := s.drain(ctx); err != nil {
-		return books{}, err
-	}
-	b, err := readBooks(ctx, s.pool)
-	if err != nil {
-		return b, err
+		return err
 	}
 	asking, cancel := context.WithTimeout(ctx, 5*s.o.stuck)
 	defer cancel()
 	s.together(s.board.intents(), func(a *agent, i intent) { a.askAll(asking, i) })
 	s.events.settled = time.Since(begin)
-	return b, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // together has all agents do something about each of the intents.
@@ -264,6 +277,28 @@ func (s *storm) told(job string, r statustool.Report) {
 	s.jobsSaid[job] = r
 }
 
+// endOf is how the job has ended, if anybody was told so.
+func (s *storm) endOf(job string) toolcall.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobsEnds[job]
+}
+
+// compare compares what is said of a job with what was said before the question. Its end is the last thing that it comes to.
+func (s *storm) compare(job string, before, now toolcall.State) {
+	switch {
+	case now == toolcall.StateNone:
+		s.complain("job %s was submitted and is said not to be there", job)
+	case now == statustool.StateUnavailable:
+	case before != "" && now != before:
+		s.complain("job %s was said to be %s, and later to be %s", job, before, now)
+	case now == toolcall.StateSucceeded, now == toolcall.StateFailed, now == toolcall.StateCancelled:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.jobsEnds[job] = now
+	}
+}
+
 // complain makes the run fail.
 func (s *storm) complain(format string, args ...any) {
 	s.mu.Lock()
@@ -283,14 +318,30 @@ func (s *storm) extend(storming context.Context) {
 // wants reports whether one more is to be killed of something of which so many were.
 func (s *storm) wants(kills int) bool { return !s.extended.Load() || kills < s.o.least() }
 
-// enough reports whether there were as many kills of each kind as a run must have, and a call of which a server said something.
+// enough reports whether there were as many kills of each kind as a run must have, and a call of which a server said something; in a
+// whole run also a process of each role that was stopped and went on, and one that left.
 func (s *storm) enough() bool {
 	n := s.killed(database)
 	for _, r := range inOrder() {
 		n = min(n, s.killed(r))
 	}
-	return n >= s.o.least() && s.history.told(0)
+	return n >= s.o.least() && s.history.told(0) && (s.o.time < wholeTime || s.all(stops) && s.all(leaves))
 }
+
+// all reports whether something happened to processes of all roles.
+func (s *storm) all(of func(*events) map[role]int) bool {
+	return !slices.ContainsFunc(inOrder(), func(r role) bool { return !s.happened(of, r) })
+}
+
+// happened reports whether something happened to a process of the role.
+func (s *storm) happened(of func(*events) map[role]int, r role) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return of(&s.events)[r] > 0
+}
+
+func stops(e *events) map[role]int  { return e.stops }
+func leaves(e *events) map[role]int { return e.leaves }
 
 // killed is how many of a kind were killed.
 func (s *storm) killed(r role) int {

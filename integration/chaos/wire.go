@@ -148,7 +148,7 @@ func (s said) done(text string) said {
 	if err := json.Unmarshal([]byte(text), &t); err != nil || t.Try == 0 {
 		return said{Kind: strange, Detail: text}
 	}
-	s.Kind, s.Text, s.Try, s.Job = succeeded, text, t.Try, t.JobID
+	s.Kind, s.Text, s.Try, s.Run, s.Job = succeeded, text, t.Try, t.Run, t.JobID
 	return s
 }
 

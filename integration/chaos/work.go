@@ -23,7 +23,7 @@ const (
 	atATime       = 3               // jobs that a worker works
 )
 
-// longestLeave bounds the time in which a runner stops that has nothing to do.
+// longestLeave bounds the time in which a runner stops that has little to do, and a server that has few calls.
 const longestLeave = 20 * time.Second
 
 // work does the work of a job.
