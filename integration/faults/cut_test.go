@@ -2,7 +2,9 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -41,15 +43,19 @@ func (w *world) cutBehind(l *load, s *servers.Server, by way, limit toxic) {
 	ill := newNetwork(w.t, s)
 	defer ill.proxy.Stop()
 	ill.infect(limit)
+	var first counted
 	w.oneCaller(l, by, func(dial dialer) dialer {
 		var dialled atomic.Bool
 		return func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dialled.CompareAndSwap(false, true) {
-				network, address = "tcp", ill.address()
+				return first.connect(dial)(ctx, "tcp", ill.address())
 			}
 			return dial(ctx, network, address)
 		}
 	})
+	if first.cut.Load() == 0 {
+		w.t.Errorf("a connection was not cut behind %d bytes %s; it sent %d and heard %d", limit.Attributes["bytes"], limit.Stream, first.sent.Load(), first.heard.Load())
+	}
 }
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -73,16 +79,30 @@ func (w *world) oneCaller(l *load, by way, dial func(dialer) dialer) {
 func (w *world) bytesOf(l *load, by way) (sent, heard int64) {
 	w.t.Helper()
 	var c counted
-	w.oneCaller(l, by, func(dial dialer) dialer {
-		return func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dial(ctx, network, address)
-			return &countedConn{conn, &c}, err
-		}
-	})
+	w.oneCaller(l, by, c.connect)
 	return c.sent.Load(), c.heard.Load()
 }
 
-type counted struct{ sent, heard atomic.Int64 }
+// counted is what went over connections, and how many times one was found to be cut.
+type counted struct{ sent, heard, cut atomic.Int64 }
+
+// connect makes connections of a dialer that are counted.
+func (c *counted) connect(dial dialer) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &countedConn{conn, c}, nil
+	}
+}
+
+// note counts an error that is not of our making.
+func (c *counted) note(err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.cut.Add(1)
+	}
+}
 
 type countedConn struct {
 	net.Conn
@@ -92,11 +112,13 @@ type countedConn struct {
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.counted.sent.Add(int64(n))
+	c.counted.note(err)
 	return n, err
 }
 
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.counted.heard.Add(int64(n))
+	c.counted.note(err)
 	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/integration/internal/servers"
 	"github.com/txonce/txonce/toolcall"
@@ -18,27 +19,57 @@ func TestNetwork_R08_R15_BadWeather(t *testing.T) {
 	servers.Everywhere(t, func(t *testing.T, p servers.Place) {
 		s := shared(t, p)
 		net := newNetwork(t, s)
-		w := newWorld(t, s, &txidem.Policy{CommitTimeout: 2 * time.Second}, net.route)
+		var lines counted
+		w := newWorld(t, s, &txidem.Policy{CommitTimeout: 2 * time.Second}, func(cfg *pgxpool.Config) {
+			net.route(cfg)
+			cfg.ConnConfig.DialFunc = lines.connect(cfg.ConnConfig.DialFunc)
+		})
 		l := newLoad(w, byRun, byBatch)
 		l.deadline = 3 * time.Second
 		l.start()
+		// slow reports whether statements take as long as the weather has them take, of which a healthy network makes no more than a few
+		// milliseconds.
+		slow := func(sql string, times int, least time.Duration) func(int64) bool {
+			return func(int64) bool {
+				begun := time.Now()
+				for range times {
+					if _, err := w.pool.Exec(t.Context(), sql); err != nil {
+						t.Error(err)
+					}
+				}
+				return time.Since(begun) >= least
+			}
+		}
+		cut := func(before int64) bool { return lines.cut.Load() > before }
 		for _, weather := range []struct {
 			toxics []toxic
-			hears  string // what some callers must hear
+			hears  string           // what some callers must hear
+			shows  func(int64) bool // that it is there, where callers hear nothing; it is told how often a connection was cut before
 		}{
-			{[]toxic{{"latency", up, 1, map[string]int64{"latency": 10, "jitter": 10}}, {"latency", down, 1, map[string]int64{"latency": 10, "jitter": 10}}}, ""},
-			{[]toxic{{"bandwidth", up, 1, map[string]int64{"rate": 64}}, {"bandwidth", down, 1, map[string]int64{"rate": 64}}}, ""},
-			{[]toxic{{"reset_peer", up, 0.4, map[string]int64{"timeout": 30}}}, ""},
-			{[]toxic{{"limit_data", up, 0.4, map[string]int64{"bytes": 6000}}, {"limit_data", down, 0.4, map[string]int64{"bytes": 3000}}}, ""},
-			{[]toxic{{"timeout", up, 0.5, nil}, {"timeout", down, 0.5, nil}}, "deadline"},
+			{[]toxic{{"latency", up, 1, map[string]int64{"latency": 10, "jitter": 10}}, {"latency", down, 1, map[string]int64{"latency": 10, "jitter": 10}}}, "", slow(`select 1`, 20, 100*time.Millisecond)},
+			{[]toxic{{"bandwidth", up, 1, map[string]int64{"rate": 64}}, {"bandwidth", down, 1, map[string]int64{"rate": 64}}}, "", slow(`select repeat('x', 65536)`, 1, 500*time.Millisecond)},
+			{[]toxic{{"reset_peer", up, 0.4, map[string]int64{"timeout": 30}}}, "", cut},
+			{[]toxic{{"limit_data", up, 0.4, map[string]int64{"bytes": 6000}}, {"limit_data", down, 0.4, map[string]int64{"bytes": 3000}}}, "", cut},
+			{[]toxic{{"timeout", up, 0.5, nil}, {"timeout", down, 0.5, nil}}, "deadline", nil},
 		} {
-			net.infect(weather.toxics...)
-			if weather.hears == "" {
-				l.answered(8)
-			} else {
-				l.hears(weather.hears, lanesOfLoad)
+			before, shown := lines.cut.Load(), false
+			for range 30 { // which connections are ill is drawn each time
+				net.infect(weather.toxics...)
+				if weather.hears == "" {
+					l.answered(8)
+					shown = weather.shows(before)
+				} else {
+					l.hears(weather.hears, lanesOfLoad)
+					shown = true
+				}
+				net.heal()
+				if shown {
+					break
+				}
 			}
-			net.heal()
+			if !shown {
+				t.Errorf("nothing shows of %+v", weather.toxics)
+			}
 			l.answered(4)
 		}
 		l.end()

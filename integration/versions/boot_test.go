@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -161,8 +162,8 @@ func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
 		a := newApp(t, db)
 		over := make(chan struct{})
 		var calls sync.WaitGroup
-		var made [4]int
-		for n := range made {
+		var made, answered atomic.Int64
+		for range 4 {
 			calls.Go(func() {
 				for {
 					select {
@@ -170,24 +171,26 @@ func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
 						return
 					default:
 					}
-					key := fmt.Sprintf("%d-%d", n, made[n])
+					key := fmt.Sprint(made.Add(1))
 					if got, err := a.call(t.Context(), toolWrite, key); err != nil || got.Replayed {
 						t.Errorf("call %s: %+v, %v", key, got, err)
 					}
-					made[n]++
+					answered.Add(1)
 				}
 			})
 		}
+		eventually(t, "calls are answered before the boot", func() bool { return answered.Load() > 0 })
 		f := boot(t, s, name)
 		f.end()
+		during := made.Load()
+		eventually(t, "calls are answered behind the boot", func() bool { return answered.Load() > during })
 		close(over)
 		calls.Wait()
 		if n := f.applied(); n != 1 {
 			t.Errorf("%d files were applied, want 1", n)
 		}
-		total := made[0] + made[1] + made[2] + made[3]
-		if n := get[int](t, db, `select count(*) from effect`); n != total || total == 0 {
-			t.Errorf("%d effects of %d calls", n, total)
+		if n := get[int64](t, db, `select count(*) from effect`); n != made.Load() {
+			t.Errorf("%d effects of %d calls", n, made.Load())
 		}
 		old.goesOn(t, db)
 	})

@@ -57,6 +57,12 @@ func (d data) goesOn(t *testing.T, db *pgxpool.Pool) {
 	if current, latest, err := migrations.Version(t.Context(), db, nil); err != nil || current != latest {
 		t.Fatalf("the schema is at version %d of %d, %v", current, latest, err)
 	}
+	d.works(t, db)
+}
+
+// works has the library work with the data.
+func (d data) works(t *testing.T, db *pgxpool.Pool) {
+	t.Helper()
 	do(t, db, `create table if not exists effect (key text not null)`)
 	a := newApp(t, db)
 	a.run()
@@ -93,5 +99,26 @@ func TestMigrations_D07_FromEachVersionWithData(t *testing.T) {
 				old.goesOn(t, db)
 			})
 		}
+	})
+}
+
+// TestMigrations_D07_PreviousBuildOnNewerSchema: a deployment is taken back. The schema stays, with what the newer build has added, and
+// all goes on with ours.
+func TestMigrations_D07_PreviousBuildOnNewerSchema(t *testing.T) {
+	servers.Everywhere(t, func(t *testing.T, place servers.Place) {
+		db := fresh(t, place)
+		old := at(t, db, latest(t))
+		if err := migrations.Up(t.Context(), db, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range get[[]string](t, db, `select array_agg(tablename::text) from pg_tables where schemaname = 'txonce' and tablename <> 'schema_migrations'`) {
+			do(t, db, fmt.Sprintf(`alter table txonce.%s add column note text, add column level int not null default 0`, table))
+		}
+		do(t, db, `create table txonce.later (id int primary key)`)
+		do(t, db, fmt.Sprintf(`update txonce.schema_migrations set version = %d`, latest(t)+1))
+		if err := migrations.Up(t.Context(), db, nil); err != nil {
+			t.Fatalf("our build does not start: %v", err)
+		}
+		old.works(t, db)
 	})
 }
