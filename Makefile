@@ -30,7 +30,7 @@ example-reports: ## See reports that take 20 s come out once, whichever process 
 	@$(BIN)/reports $(if $(ORDERS),-orders $(ORDERS)) $(if $(TAKES),-takes $(TAKES)) $(if $(KILL),-kill)
 
 .PHONY: test
-test: ## Run all tests of all modules, race detector on, and say which Postgres they use (SHORT=1: fewer rounds of what is random or long, and integration/ without the race detector, as .ci/run does)
+test: ## Run the tests of all modules but those of `make suites` that have servers of their own, race detector on, and say which Postgres they use (SHORT=1: fewer rounds of what is random or long, and integration/ without the race detector, as .ci/run does)
 	@sh scripts/setup.sh race
 	@sh scripts/setup.sh broker || echo "the tests with a broker will be skipped"
 	packages=$$($(GO) list $(PACKAGES) ./examples/reports/... ./outbox/watermillpub/...) && \
@@ -45,7 +45,7 @@ test-pooler: ## Run the tests of the core, of jobs and of the outbox in pgx's ot
 	$(BIN)/suites -core -places newest $(if $(QUICK),-quick) $(if $(RACE),-race) -ways exec,cache_describe,simple_protocol,pgbouncer/exec,pgbouncer/cache_describe,pgbouncer/simple_protocol
 
 .PHONY: suites
-suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: one Postgres and one way, drawn anew each time, and the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
+suites: ## Run the core on every Postgres at hand in every way to execute, and the suites of integration/ that kill, freeze, fill and promote servers (QUICK=1: one Postgres, one way and three packages, drawn anew each time, and the shorter tests; ARGS="-own", "-places 17 -ways default ./txidem")
 	@sh scripts/setup.sh race # its compiler makes clocks that are wrong
 	@sh scripts/setup.sh pooler
 	@sh scripts/pg-image.sh || [ $$? -eq 3 ]
@@ -69,7 +69,7 @@ crash-jobs: ## Kill workers and tool servers at every step of a job, N=200 times
 	@$(BIN)/crashjobs $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: model
-model: ## Check the models of claim, lease, job and ordering key exhaustively with Spin, and that each guard that is taken out is missed (half a minute)
+model: ## Check the models of claim, lease, job and ordering key exhaustively with Spin, and that it finds a counterexample when a guard is taken out (half a minute)
 	@sh scripts/setup.sh model
 	@sh scripts/model.sh
 
@@ -120,7 +120,7 @@ bench-peers: ## Say how calls compare with DBOS Go, and jobs with plain River, o
 	@$(BIN)/bench peers $(ARGS)
 
 .PHONY: soak
-soak: ## Keep a process that uses all of the library under steady load for T=1h, and fail if memory, goroutines, sessions or tables grow (RATE=300 calls a second)
+soak: ## Keep a process that makes calls, jobs and messages under steady load for T=1h, and fail if memory, goroutines, sessions or tables grow (RATE=300 calls a second)
 	@sh scripts/setup.sh
 	@$(GO) build -o $(BIN)/bench ./integration/bench
 	@$(BIN)/bench soak $(if $(T),-time $(T)) $(if $(RATE),-rate $(RATE))

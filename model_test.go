@@ -38,6 +38,9 @@ func TestModels_R19_ClaimLeaseAndFence(t *testing.T) {
 	if _, err := exec.LookPath("spin"); err != nil {
 		t.Skip("Spin is not installed; make model installs it")
 	}
+	if testing.Short() {
+		t.Skip("make model checks this model as well; not with -short, for .ci/run does that")
+	}
 	out, err := exec.CommandContext(t.Context(), "sh", "scripts/model.sh", "job.pml").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "errors=0 ") {
 		t.Errorf("%v\n%s", err, out)

@@ -35,7 +35,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
 		initdb -N -D "$PGDATA" -U postgres -E UTF8 --auth-local=trust --auth-host=scram-sha-256 ${POSTGRES_INITDB_ARGS:-}
 	fi
 	[ "$PGDATA" != "$template" ] || exec "$@" # the image is being made
-	printf 'host all all all %s\nhost replication all all %s\n' "${POSTGRES_HOST_AUTH_METHOD:-scram-sha-256}" "${POSTGRES_HOST_AUTH_METHOD:-scram-sha-256}" >>"$PGDATA/pg_hba.conf"
+	printf 'host all all all %s\n' "${POSTGRES_HOST_AUTH_METHOD:-scram-sha-256}" >>"$PGDATA/pg_hba.conf" # as official images have it
 	echo "listen_addresses = '*'" >>"$PGDATA/postgresql.conf"
 	{
 		role=$(quoted '"' "$user")

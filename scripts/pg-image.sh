@@ -113,10 +113,14 @@ is_there() {
 	return 1
 }
 
-# pull IMAGE: from a registry, which may be out of reach and say nothing.
+# pull IMAGE: from a registry, which may be out of reach and say nothing. One that did not answer is not asked again.
 pull() {
-	if command -v timeout >/dev/null 2>&1; then set -- timeout 120 docker pull --quiet "$1"; else set -- docker pull --quiet "$1"; fi
-	"$@" >/dev/null 2>&1
+	[ -z "$unreachable" ] || return 1
+	if command -v timeout >/dev/null 2>&1; then set -- timeout 60 docker pull --quiet "$1"; else set -- docker pull --quiet "$1"; fi
+	"$@" >/dev/null 2>&1 || {
+		unreachable=yes
+		return 1
+	}
 }
 
 # find_mirror sets the Debian mirror that this machine uses.
@@ -181,7 +185,7 @@ leave() {
 	rm -rf "$work"
 }
 
-box='' base=''
+box='' base='' unreachable=''
 work=$(mktemp -d)
 trap leave EXIT
 trap 'exit 1' INT TERM HUP

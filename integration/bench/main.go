@@ -106,21 +106,23 @@
 // "bench peers" compares with others' libraries, which do the same work: a call with a key inserts one row and has an answer.
 //
 //   - Calls (Q01): [txidem.Run] against DBOS Transact for Go, by RunAsTransaction in a workflow whose id is the key and whose result is
-//     waited for. DBOS is launched once, with its defaults, and has its system database and its data source on the one pool of 20
-//     connections (its default) that both sides use: then it writes effect and step in one transaction, which its source calls the
-//     same-database optimization. A call of DBOS takes 17 round trips and three transactions that wait for the disk, and writes five row
-//     versions beside the effect; one of ours takes three and one, and writes one. The peers take turns, a quarter of a
-//     second each, in rounds that begin with empty tables and a CHECKPOINT.
+//     waited for. DBOS is launched with its defaults, twice: as its tutorial of transactions has it, with the system database on a pool of
+//     its own, and on the pool that all peers share, which lets it write effect and step in one transaction. Pools have 20
+//     connections, its default. For scale [txidem.RunBatch] makes the call as well, and two transactions without a library: one has
+//     the effect, the other inserts our record too, which is the least that a protected call of three round trips can cost. The peers
+//     take turns, a quarter of a second each, in rounds that begin with empty tables and a CHECKPOINT.
 //   - Jobs (Q03): the sides of "bench jobs", measured as there.
 //
-// Each round is checked: so many calls, so many effects of so many keys, each with its record or its workflow and step.
+// Each round is checked: so many calls, so many effects of so many keys, each with its record or its workflow and what DBOS keeps of
+// the transaction.
 // What DBOS does beside (it listens on a connection, and looks for queued workflows each second) goes on in all turns.
 //
 // # Soak
 //
-// "bench soak" is one process that uses all of the library on one pool of 24 connections, under steady load (Q02): first
+// "bench soak" is one process that uses the library on one pool of 24 connections, under steady load (Q02): first
 // calls, replays, recorded failures, handlers that break, jobs that are submitted and worked, messages that are published and
-// relayed to a function, questions for the status of calls and jobs, and the sweeper. Operations begin at the asked rate, whether or not
+// relayed to a function, questions for the status of calls and jobs, and the sweeper. It makes no call by RunBatch, RunLeased or RunTx, and has no
+// adapter in front. Operations begin at the asked rate, whether or not
 // others have ended, and their times count from when they should have begun. Records and jobs are kept for a minute (less
 // in runs below four minutes) and messages for one, so that tables come to a size that they keep. Autovacuum is on.
 //

@@ -15,6 +15,8 @@ const (
 	// What a table had at most in the second third of the run may grow in the last one, as its pages are filled anew.
 	mostTable      = 1.25
 	mostTableBytes = 1 << 20
+	// ratedFrom is the least time after which the rate is judged: in a few seconds a stall of the machine is a great part.
+	ratedFrom = time.Minute
 	// judgedFrom is the least time after which memory and tables are judged: before that, both still grow to what they need.
 	judgedFrom = 10 * time.Minute
 )
@@ -31,7 +33,7 @@ func (s *soak) verdicts() []verdict {
 	failures, first := s.books.failures()
 	all := []verdict{
 		{fmt.Sprintf("errors: %d%s, the goal is none", failures, because(first)), failures == 0},
-		{fmt.Sprintf("calls: %.1f %% of the asked rate, the goal is %.0f %% or more", 100*s.share(), 100*leastCalls), s.share() >= leastCalls},
+		{fmt.Sprintf("calls: %.1f %% of the asked rate, the goal is %.0f %% or more", 100*s.share(), 100*leastCalls), s.share() >= leastCalls || s.options.time < ratedFrom},
 		{fmt.Sprintf("goroutines: %d, then %d, the goal is at most %d more", start.goroutines, end.goroutines, mostGoroutines), end.goroutines <= start.goroutines+mostGoroutines},
 		{fmt.Sprintf("sessions: %d, then %d, the goal is at most %d more", start.sessions, end.sessions, mostSessions), max(end.sessions-start.sessions, end.conns-start.conns) <= mostSessions},
 		{"left when all was closed: " + orNothing(s.left), s.left == ""},

@@ -145,17 +145,17 @@ func TestSoak_Q02_FailsWhenSessionsLeak(t *testing.T) {
 
 func TestSoak_Q02_FailsWhenAnythingGoesWrong(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type harmed struct {
 		harm func(s *soak)
 		want string
-	}{
-		"an error":            {func(s *soak) { s.books.fail(errors.New("planted")) }, "(the first: planted)"},
-		"an effect too many":  {func(s *soak) { s.books.tidied.Add(1) }, "effects, and"},
-		"an effect too few":   {func(s *soak) { s.books.effects.Add(1) }, "effects, and"},
-		"a message too many":  {func(s *soak) { s.world.trips.committed(-int(time.Now().UnixNano()), time.Now()) }, "delivered twice"},
-		"a warning in a log":  {func(s *soak) { slog.New(&s.world.log).Warn("planted") }, "a warning was logged: planted"},
-		"calls that are late": {func(s *soak) { s.books.done.Add(-1) }, "of the asked rate"},
-	} {
+	}
+	for name, c := range dbtest.Sample(t, 2, map[string]harmed{
+		"an error":           {func(s *soak) { s.books.fail(errors.New("planted")) }, "(the first: planted)"},
+		"an effect too many": {func(s *soak) { s.books.tidied.Add(1) }, "effects, and"},
+		"an effect too few":  {func(s *soak) { s.books.effects.Add(1) }, "effects, and"},
+		"a message too many": {func(s *soak) { s.world.trips.committed(-int(time.Now().UnixNano()), time.Now()) }, "delivered twice"},
+		"a warning in a log": {func(s *soak) { slog.New(&s.world.log).Warn("planted") }, "a warning was logged: planted"},
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := soaked(t, c.harm).misses(t); !strings.Contains(got, c.want) {
@@ -264,6 +264,11 @@ func TestSoakVerdicts_Q02(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+	late := samplesOf(60, func(int, *soakSample) {})
+	late.books.done.Store(3200)
+	if err := judge(late.verdicts()); err == nil || !strings.Contains(err.Error(), "of the asked rate") {
+		t.Errorf("calls that were not made in time: %v", err)
 	}
 	short := samplesOf(60, func(i int, s *soakSample) { s.rss += int64(i) << 30 })
 	short.options.time = judgedFrom - time.Second

@@ -6,7 +6,7 @@
 // The servers are those of integration/internal/servers: containers of each version where there is an engine with images (make
 // pg-image), else local binaries. A way is default (pgx's own, directly), exec, cache_describe or simple_protocol, or one of the
 // last three with pgbouncer/ in front: through a pooler in transaction mode, which has to be installed. Without -ways and -places
-// it takes all ways in all places, with -quick one way but pgx's own, in one place, others each time; the tests of the core that
+// it takes all ways in all places, with -quick one way but pgx's own, in one place, and three packages, others each time (the same for the same text in TXONCE_DRAW); the tests of the core that
 // repeat the same thing very often are left out then, and so are those that go test -short leaves out.
 //
 // For each package it prints one line that says what the tests ran on, as they say themselves: server, pooler, mode. It ends with
@@ -30,6 +30,7 @@ import (
 	"syscall"
 
 	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/internal/dbtest"
 )
 
 // corePackages are run on each server in each way.
@@ -113,9 +114,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}
-	r := &runner{options: o, stdout: stdout, stderr: stderr}
+	r := &runner{options: o, draw: dbtest.Draw("suites"), stdout: stdout, stderr: stderr}
 	if !o.own {
-		plan, err := o.plan(places)
+		plan, err := o.plan(places, r.draw)
 		if err != nil {
 			_, _ = fmt.Fprintln(stderr, err)
 			return 2
@@ -130,6 +131,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.end()
 }
 
+// draws reports whether it is for the program to choose.
+func (o options) draws() bool { return o.quick && o.ways == nil && o.places == nil }
+
+// quickPackages is how many packages are drawn for a quick run, beside the first.
+const quickPackages = 2
+
+// packagesOf are those that are run in a way.
+func (o options) packagesOf(w way, draw *rand.Rand) []string {
+	if len(o.packages) > 0 {
+		return o.packages
+	}
+	all := corePackages()
+	switch {
+	case o.draws():
+		others := all[1:]
+		draw.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		return all[:1+quickPackages]
+	case w == way{}:
+		return append(all, directPackages()...)
+	}
+	return all
+}
+
 // combination is a place and the ways to execute there.
 type combination struct {
 	place servers.Place
@@ -137,11 +161,11 @@ type combination struct {
 }
 
 // plan says what is run where.
-func (o options) plan(places []servers.Place) ([]combination, error) {
+func (o options) plan(places []servers.Place, draw *rand.Rand) ([]combination, error) {
 	oldest, newest := places[0], places[len(places)-1]
-	if o.quick && o.ways == nil && o.places == nil {
+	if o.draws() {
 		others := slices.DeleteFunc(allWays(), func(w way) bool { return w == way{} }) // pgx's own is that of go test
-		return []combination{{places[rand.IntN(len(places))], []way{others[rand.IntN(len(others))]}}}, nil
+		return []combination{{places[draw.IntN(len(places))], []way{others[draw.IntN(len(others))]}}}, nil
 	}
 	ways := o.ways
 	if ways == nil {

@@ -150,10 +150,14 @@ func (s *suite) checkCore(version string, w way) string {
 	return ""
 }
 
-// checkOwn says what is wrong with the run of a package that brings its servers, if anything: it must say that it ran in each place.
-func (s *suite) checkOwn(places []servers.Place) string {
+// checkOwn says what is wrong with the run of a package that brings its servers, if anything: it must say that it ran in each place. One that is
+// to be whole must not skip a test.
+func (s *suite) checkOwn(places []servers.Place, whole bool) string {
 	if wrong := s.check(); wrong != "" {
 		return wrong
+	}
+	if whole && len(s.skips) > 0 {
+		return fmt.Sprintf("%d tests were skipped", len(s.skips))
 	}
 	for _, p := range places {
 		if !slices.ContainsFunc(s.ranOn, func(said string) bool { return strings.HasSuffix(said, ", "+p.String()) }) {

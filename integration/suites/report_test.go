@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/integration/internal/servers"
+	"github.com/txonce/txonce/internal/dbtest"
 )
 
 const ranOn = `{"Action":"output","Package":"x/txidem","Output":"ran on: PostgreSQL 15.18 through pgbouncer 1.18.0 (transaction mode, 7 transactions), exec\n"}` + "\n"
@@ -70,16 +72,20 @@ func TestReport_R02_OwnServersAreAllOfThem(t *testing.T) {
 	}
 	s := &suite{name: "x/faults", ended: "pass", passed: 3}
 	for i, p := range places {
-		if s.checkOwn(places) == "" {
+		if s.checkOwn(places, false) == "" {
 			t.Errorf("it is good after %d of %d places", i, len(places))
 		}
 		s.ranOn = append(s.ranOn, "PostgreSQL 15.18, "+p.String())
 	}
-	if wrong := s.checkOwn(places); wrong != "" {
+	if wrong := s.checkOwn(places, true); wrong != "" {
 		t.Error(wrong)
 	}
-	s.failed = []string{"TestA"}
-	if s.checkOwn(places) == "" {
+	s.skips = []skip{{}}
+	if s.checkOwn(places, false) != "" || s.checkOwn(places, true) == "" {
+		t.Error("a skipped test is bad where nothing may be missing, and only there")
+	}
+	s.skips, s.failed = nil, []string{"TestA"}
+	if s.checkOwn(places, false) == "" {
 		t.Error("it is good though a test failed")
 	}
 }
@@ -136,14 +142,15 @@ func TestPlan_R17_EachServerEachWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := o.plan(places)
+		got, err := o.plan(places, dbtest.Draw(""))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(combination{}, way{}), cmp.Comparer(func(a, b servers.Place) bool { return a == b })); diff != "" || err != nil {
 			t.Errorf("%s: %v, -want +got:\n%s", args, err, diff)
 		}
 	}
+	draw := rand.New(rand.NewPCG(1, 2))
 	drawn := make(map[string]bool)
 	for range 1000 {
-		got, err := options{quick: true}.plan(places)
+		got, err := options{quick: true}.plan(places, draw)
 		if err != nil || len(got) != 1 || len(got[0].ways) != 1 || got[0].ways[0] == (way{}) {
 			t.Fatalf("a quick run is %v (%v)", got, err)
 		}
@@ -152,12 +159,25 @@ func TestPlan_R17_EachServerEachWay(t *testing.T) {
 	if want := len(places) * (len(allWays()) - 1); len(drawn) != want {
 		t.Errorf("quick runs are %v, want %d others", drawn, want)
 	}
-	all, err := options{}.plan(places)
+	packages := make(map[string]bool)
+	for range 1000 {
+		drawn := options{quick: true}.packagesOf(way{"", "exec"}, draw)
+		if len(drawn) != 1+quickPackages || drawn[0] != "./txidem" {
+			t.Fatalf("a quick run is of %q", drawn)
+		}
+		for _, p := range drawn {
+			packages[p] = true
+		}
+	}
+	if len(packages) != len(corePackages()) {
+		t.Errorf("quick runs are of %v", packages)
+	}
+	all, err := options{}.plan(places, dbtest.Draw(""))
 	if err != nil || len(all) != len(places) || len(all[0].ways) != 7 {
 		t.Errorf("all is %v (%v)", all, err)
 	}
 	for _, names := range []string{"9", "newest,9"} {
-		if plan, err := (options{places: strings.Split(names, ",")}).plan(places); err == nil {
+		if plan, err := (options{places: strings.Split(names, ",")}).plan(places, dbtest.Draw("")); err == nil {
 			t.Errorf("places of which one is not there, %s, give %v", names, plan)
 		}
 	}

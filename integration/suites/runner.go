@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,6 +28,7 @@ const roomInMemory = 4096
 // runner runs suites and remembers how they fared.
 type runner struct {
 	options
+	draw           *rand.Rand
 	stdout, stderr io.Writer
 	lines          []string
 	skips          skips
@@ -46,19 +48,12 @@ func (r *runner) core(ctx context.Context, c combination) {
 	}
 	_, _ = fmt.Fprintf(r.stderr, "suites: PostgreSQL %s, %s\n", s.Version(), s.Source())
 	for _, w := range c.ways {
-		packages := r.packages
-		if len(packages) == 0 {
-			packages = corePackages()
-			if w.pooler == "" && w.mode == "" {
-				packages = append(packages, directPackages()...)
-			}
-		}
 		args := append(r.test(), "-p=2") // no more, since packages share the server's connections
 		if r.quick {
 			args = append(args, "-skip", quickLeavesOut)
 		}
 		env := []string{devpg.EnvTestURL + "=" + s.URL(), dbtest.EnvExecMode + "=" + w.mode, dbtest.EnvPooler + "=" + w.pooler}
-		report := r.goTest(ctx, append(args, packages...), env)
+		report := r.goTest(ctx, append(args, r.packagesOf(w, r.draw)...), env)
 		if ctx.Err() != nil {
 			r.fail(fmt.Errorf("suites: interrupted: %w", context.Cause(ctx)))
 			break
@@ -74,7 +69,8 @@ func (r *runner) core(ctx context.Context, c combination) {
 // own runs the suites that bring their own servers.
 func (r *runner) own(ctx context.Context, places []servers.Place) {
 	report := r.goTest(ctx, append(append(r.test(), "-p=3"), ownPackages()...), nil)
-	r.note(report, "own servers", func(one *suite) string { return one.checkOwn(places) }, "")
+	whole := os.Getenv(servers.EnvServers) == "containers" // asked for, so that nothing may be missing
+	r.note(report, "own servers", func(one *suite) string { return one.checkOwn(places, whole) }, "")
 	r.skips.add("own servers", report)
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -43,8 +44,18 @@ if [ "$(id -u)" -eq 0 ]; then
 	exec setpriv --reuid=postgres --regid=postgres --init-groups -- sh -c "$1" sh "$@"
 fi
 shift
-[ -s "$PGDATA/PG_VERSION" ] || pg_basebackup --no-sync --checkpoint=fast -R -d "$PRIMARY" -D "$PGDATA"
+for try in 1 2 3 4 5; do # the primary may still have to hear of the change that lets a standby in
+	[ ! -s "$PGDATA/PG_VERSION" ] || break
+	pg_basebackup --no-sync --checkpoint=fast -R -d "$PRIMARY" -D "$PGDATA" || sleep 1
+done
 exec postgres "$@"`
+
+// letStandbysIn lets them connect to the primary, in which an image of a registry has nobody for replication.
+const letStandbysIn = `
+grep -q '^host replication all all ' "$PGDATA/pg_hba.conf" || {
+	echo 'host replication all all scram-sha-256' >>"$PGDATA/pg_hba.conf"
+	kill -HUP 1
+}`
 
 // inContainer is a server in a container. Its port on the host is chosen by us, for the engine would choose another one at each
 // start.
@@ -81,7 +92,10 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 	password := rand.Text()
 	primary := ""
 	if cfg.Primary != nil {
-		if password, primary, err = cfg.Primary.insideOut(ctx); err != nil {
+		if err = cfg.Primary.Shell(ctx, letStandbysIn); err == nil {
+			password, primary, err = cfg.Primary.insideOut(ctx)
+		}
+		if err != nil {
 			return nil, "", errors.Join(err, engine.Close())
 		}
 	}
@@ -99,7 +113,7 @@ func startContainer(ctx context.Context, p Place, cfg *Config) (body, string, er
 			return c, address(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), password), nil
 		}
 		err = errors.Join(err, c.remove())
-		if !strings.Contains(err.Error(), "port is already allocated") && !strings.Contains(err.Error(), "address already in use") {
+		if !isTaken(err) {
 			return nil, "", errors.Join(err, engine.Close())
 		}
 	}
@@ -204,9 +218,26 @@ func (c *inContainer) kill(ctx context.Context) error {
 	}
 }
 
-func (c *inContainer) start(ctx context.Context) error {
-	_, err := c.engine.ContainerStart(ctx, c.box.GetContainerID(), client.ContainerStartOptions{})
-	return err
+// start tries again where somebody has its port, which nobody keeps for it while it is down.
+func (c *inContainer) start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err = c.engine.ContainerStart(ctx, c.box.GetContainerID(), client.ContainerStartOptions{})
+		if err == nil || !isTaken(err) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// isTaken reports whether somebody else has the port.
+func isTaken(err error) bool {
+	return strings.Contains(err.Error(), "port is already allocated") || strings.Contains(err.Error(), "address already in use")
 }
 
 // freeze tries again where the engine finds the processes too busy to be frozen at once.

@@ -60,6 +60,8 @@ func startLocal(ctx context.Context, _ Place, cfg *Config) (body, string, error)
 
 // kill kills the server's processes, the one that would start others first, and sees to it that its supervisor waits.
 func (p *asProcess) kill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if p.restarted {
 		if err := os.WriteFile(p.down(), nil, 0o644); err != nil {
 			return err
@@ -75,15 +77,21 @@ func (p *asProcess) kill(ctx context.Context) error {
 		}
 	}
 	for _, pid := range all {
-		for syscall.Kill(pid, 0) == nil {
+		for pause := time.Millisecond; syscall.Kill(pid, 0) == nil && !dead(ctx, pid); pause *= 2 {
 			select {
-			case <-time.After(time.Millisecond):
+			case <-time.After(pause):
 			case <-ctx.Done():
 				return fmt.Errorf("process %d does not end: %w", pid, context.Cause(ctx))
 			}
 		}
 	}
 	return nil
+}
+
+// dead reports whether a process has ended that nobody has waited for: who has taken its place as a parent may never do so.
+func dead(ctx context.Context, pid int) bool {
+	state, err := exec.CommandContext(ctx, "ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && bytes.HasPrefix(bytes.TrimSpace(state), []byte("Z"))
 }
 
 func (p *asProcess) start(context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 )
 
@@ -18,7 +19,7 @@ const EnvServers = "TXONCE_SERVERS"
 func majors() []int { return []int{15, 17} }
 
 // askEngine bounds the question whether there is an engine.
-const askEngine = 10 * time.Second
+const askEngine = 30 * time.Second
 
 // Place is where servers can be started.
 type Place struct {
@@ -57,6 +58,9 @@ func AtHand(ctx context.Context) ([]Place, error) {
 		return []Place{{why: EnvServers + " says so"}}, nil
 	}
 	places, err := containers(ctx)
+	if want == "containers" && err == nil && len(places) < len(majors()) {
+		err = fmt.Errorf("there are images of %v only: run make pg-image", places)
+	}
 	switch {
 	case err == nil:
 		return places, nil
@@ -81,8 +85,11 @@ func containers(ctx context.Context) ([]Place, error) {
 	var places []Place
 	for _, major := range majors() {
 		image := fmt.Sprintf("txonce/postgres:%d", major)
-		if _, err := engine.ImageInspect(ctx, image); err == nil {
+		switch _, err := engine.ImageInspect(ctx, image); {
+		case err == nil:
 			places = append(places, Place{image: image, major: major})
+		case !errdefs.IsNotFound(err):
+			return nil, fmt.Errorf("the container engine does not say whether it has %s: %w", image, err)
 		}
 	}
 	if len(places) == 0 {

@@ -14,6 +14,21 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
+// somewhere is [Everywhere], and with -short the newest place: suites that are never short kill and freeze servers in all of them.
+func somewhere(t *testing.T, test func(*testing.T, Place)) {
+	t.Helper()
+	if !testing.Short() {
+		Everywhere(t, test)
+		return
+	}
+	t.Parallel()
+	places, err := AtHand(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	test(t, places[len(places)-1])
+}
+
 // ask runs one statement in a session of its own.
 func ask(t *testing.T, s *Server, sql string) (string, error) {
 	t.Helper()
@@ -38,7 +53,7 @@ func mustAsk(t *testing.T, s *Server, sql, want string) {
 
 // TestServer_R02_KeepsWhatItSaidThroughAKill: same URL, same data, nothing runs in between.
 func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
-	Everywhere(t, func(t *testing.T, p Place) {
+	somewhere(t, func(t *testing.T, p Place) {
 		s := p.ForTest(t, &Config{Parameters: map[string]string{"work_mem": "7MB"}})
 		if p.Container() && !strings.HasPrefix(s.Version(), p.Name()+".") {
 			t.Errorf("it is PostgreSQL %s", s.Version())
@@ -69,7 +84,7 @@ func TestServer_R02_KeepsWhatItSaidThroughAKill(t *testing.T) {
 }
 
 func TestServer_R20_FreezesAndThaws(t *testing.T) {
-	Everywhere(t, func(t *testing.T, p Place) {
+	somewhere(t, func(t *testing.T, p Place) {
 		s := p.ForTest(t, nil)
 		conn, err := pgx.Connect(t.Context(), s.URL())
 		if err != nil {
@@ -99,7 +114,7 @@ func TestServer_R20_FreezesAndThaws(t *testing.T) {
 }
 
 func TestServer_StandbyStreamsAndIsPromoted(t *testing.T) {
-	Everywhere(t, func(t *testing.T, p Place) {
+	somewhere(t, func(t *testing.T, p Place) {
 		primary := p.ForTest(t, nil)
 		standby := p.ForTest(t, &Config{Primary: primary})
 		mustAsk(t, standby, `select pg_is_in_recovery()::text`, "true")
@@ -129,7 +144,7 @@ func wantWriter(t *testing.T, both ...*Server) {
 
 // TestServer_LeavesNothing: neither when it is stopped nor when its process is killed.
 func TestServer_LeavesNothing(t *testing.T) {
-	Everywhere(t, func(t *testing.T, p Place) {
+	somewhere(t, func(t *testing.T, p Place) {
 		if !p.Container() {
 			t.Skip("internal/devpg has tests of this")
 		}
