@@ -58,14 +58,14 @@ type Options struct {
 	Priority int
 
 	// MaxAttempts is how often the work is begun before the job fails: 1 to 1000. An attempt whose worker was killed counts,
-	// one that was handed back by a worker that stopped does not. Defaults to 5.
+	// one that was handed back by a worker that stopped does not. Defaults to 5, whose pauses add up to some 15 seconds.
 	MaxAttempts int
 
 	// Timeout bounds one attempt: its context ends then. Defaults to 1 hour; at most 30 days.
 	Timeout time.Duration
 
 	// Within is the time from a job's submission, or from SubmitOpts.RunAt, to its deadline, where SubmitOpts.Deadline gives
-	// none. Defaults to none.
+	// none. At most ten years. Defaults to none.
 	Within time.Duration
 
 	// Backoff is the pause behind the given attempt, 1 for the first. Defaults to 1 s, doubled with each attempt, at most
@@ -73,10 +73,10 @@ type Options struct {
 	Backoff func(attempt int) time.Duration
 
 	// Retention is how long a job that has ended can be asked for. It is never shorter than the retention of the call that
-	// submitted it. Defaults to 7 days.
+	// submitted it. At most ten years. Defaults to 7 days.
 	Retention time.Duration
 
-	// CommitTimeout bounds the commit half with its COMMIT. Defaults to 30 seconds.
+	// CommitTimeout bounds the commit half with its COMMIT. At most 1 hour. Defaults to 30 seconds.
 	CommitTimeout time.Duration
 
 	// MaxAnswer is the size in bytes above which an encoded result fails the job. Defaults to 16 MiB, the largest value

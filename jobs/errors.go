@@ -75,7 +75,7 @@ var (
 // About the database.
 var (
 	// ErrUnavailable is returned when the database could not be asked.
-	ErrUnavailable = errors.New("jobs: the database cannot be asked")
+	ErrUnavailable = errors.New("jobs: the database cannot be asked; try again")
 	// ErrOutcomeUnknown: the answer to COMMIT was lost, and the database cannot be asked for the outcome. The job stays as
 	// it is; the next attempt finds out, before it does anything.
 	ErrOutcomeUnknown = errors.New("jobs: the outcome of the commit is unknown")

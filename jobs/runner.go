@@ -20,7 +20,7 @@ import (
 
 // Config is what a [Runner] can be told. The zero value of a field means its default.
 type Config struct {
-	// Schema is the Postgres schema that migrations.Up filled. Defaults to "txonce".
+	// Schema is the Postgres schema that migrations.Up filled, at most 46 bytes. Defaults to "txonce".
 	Schema string
 
 	// RiverSchema is the schema of River's tables, as migrations.Up was told. It serves one Schema only. Of no use with
@@ -58,7 +58,8 @@ type Config struct {
 }
 
 // Runner submits jobs, and works them once it is started. It may be used by any number of goroutines. It opens up to two
-// connections beside the pool while it works jobs, to renew leases and to find out about lost commits.
+// connections beside the pool while it works jobs, to renew leases and to find out about lost commits; River
+// keeps one more, on which it listens (none with PollOnly).
 type Runner struct {
 	pool    *pgxpool.Pool
 	cfg     Config

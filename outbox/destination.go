@@ -23,7 +23,7 @@ type Destination struct {
 	Timeout time.Duration
 
 	// Retry is how long to wait behind each attempt that was not taken, at most. Defaults to 1 s, 5 s, 30 s, 2 min, 10 min, 30 min,
-	// and six times 2 h: 13 attempts in half a day.
+	// and six times 2 h: 13 attempts in 6 h 20 min on average, in 12 h 43 min at most.
 	Retry Schedule
 
 	// Concurrency is how many attempts a relay makes at a time. From 1 to 1,000. Defaults to 16.

@@ -36,7 +36,7 @@ var (
 // About the database.
 var (
 	// ErrUnavailable is returned when the database could not be asked.
-	ErrUnavailable = errors.New("outbox: the database cannot be asked")
+	ErrUnavailable = errors.New("outbox: the database cannot be asked; try again")
 	// ErrNotMigrated is returned when a table is missing or has another shape.
 	ErrNotMigrated = errors.New("outbox: the schema is not migrated; run migrations.Up first")
 	// ErrPermission is returned when the role lacks a privilege.

@@ -34,8 +34,8 @@ type Message struct {
 	// Type says what has happened, such as "refund.created". At most 255 bytes.
 	Type string
 
-	// Headers go with the body. At most 64, names of letters, digits and hyphens up to 64 bytes, values of visible characters and
-	// spaces up to 4,096 bytes. Names are not told apart by case.
+	// Headers go with the body. At most 64, names of letters, digits, hyphens and underscores up to 64 bytes, values of visible ASCII characters
+	// and spaces up to 4,096 bytes. Names are not told apart by case.
 	Headers map[string]string
 
 	// Body is what is delivered, byte for byte. At most Config.MaxBody.

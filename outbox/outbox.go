@@ -13,7 +13,7 @@ import (
 
 // Config is what an [Outbox] can be told. The zero value of a field means its default.
 type Config struct {
-	// Schema is the Postgres schema that migrations.Up filled. Defaults to "txonce".
+	// Schema is the Postgres schema that migrations.Up filled, at most 46 bytes. Defaults to "txonce".
 	Schema string
 
 	// MaxBody is the size in bytes up to which a message's body is accepted. At most 16 MiB. Defaults to 256 KiB.
@@ -51,7 +51,7 @@ func New(pool *pgxpool.Pool, cfg *Config, destinations ...Destination) (*Outbox,
 		return nil, errors.New("outbox: New needs a pool; make one with pgxpool.New")
 	}
 	if len(destinations) == 0 {
-		return nil, errors.New("outbox: New needs a destination")
+		return nil, errors.New("outbox: New needs a destination; give it an outbox.Destination with a Name")
 	}
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -91,9 +91,9 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case !schemaName.MatchString(out.Schema):
-		return out, fmt.Errorf("outbox: Config.Schema is %q; use lower-case letters, digits and underscores, at most 46", out.Schema)
+		return out, fmt.Errorf("outbox: Config.Schema is %q; use lower-case letters, digits and underscores, at most 46 bytes", out.Schema)
 	case out.MaxBody < 1 || out.MaxBody > 16<<20:
-		return out, fmt.Errorf("outbox: Config.MaxBody is %d; use 1 to %d", out.MaxBody, 16<<20)
+		return out, fmt.Errorf("outbox: Config.MaxBody is %d; use 1 to %d bytes", out.MaxBody, 16<<20)
 	case out.Poll < 5*time.Millisecond || out.Poll > time.Minute:
 		return out, fmt.Errorf("outbox: Config.Poll is %v; use 5ms to 1m", out.Poll)
 	case out.Sweep < time.Second || out.Sweep > 24*time.Hour:

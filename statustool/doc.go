@@ -33,6 +33,9 @@
 //	no_caller    it is not known who asks                              for the people who run the server
 //	unavailable  it cannot be found out at the moment                  ask again
 //
+// A failure whose code is handler_ended_tx is the exception: the tool ended its transaction itself, so it is not known what it did, and next
+// says not to repeat it.
+//
 // The last three are errors (isError); what a call ended with is not one here. testdata/texts.golden has each text.
 //
 // # Messages

@@ -103,7 +103,7 @@ var (
 // About the database.
 var (
 	// ErrUnavailable is returned when the database could not be asked. Nothing was written; the call can be repeated.
-	ErrUnavailable = errors.New("txidem: the database cannot be asked")
+	ErrUnavailable = errors.New("txidem: the database cannot be asked; repeat the same call with the same key")
 	// ErrOutcomeUnknown is returned when the answer to COMMIT was lost, or a leased attempt was cut off: the call may have
 	// succeeded or not. Repeat it with the same key: if it committed, its answer is replayed. Status and Resolve return it
 	// when the server that they ask cannot know. It is always an [*OutcomeUnknownError].

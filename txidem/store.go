@@ -32,7 +32,8 @@ type Config struct {
 	// Observer is told how each call ended. Defaults to none.
 	Observer Observer
 
-	// Logger hears of calls that run unprotected and of outcomes that stay unknown. Defaults to one that discards.
+	// Logger hears of sweeps and of renewals of leases that fail, of calls that run unprotected, of outcomes that stay unknown, and of what
+	// a handler, an observer or a callback did wrong. Defaults to one that discards.
 	Logger *slog.Logger
 
 	// Policy is what requests fall back to, field by field. Defaults to the defaults of [Policy].

@@ -143,7 +143,7 @@ func TestAwaitRest_O01_WaitsForMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := relay(t.Context(), box)
+	stop := keepRunning(t.Context(), box.Run)
 	rest := &shop{jobs: place{db.schemas.txonce + ".job", "finished_at"}, unsent: db.schemas.txonce + ".message_pending"}
 	_, err = (&show{db: db}).awaitRest(t.Context(), rest)
 	n := m.noticesOf(map[string]int{fmt.Sprint(order): 1})

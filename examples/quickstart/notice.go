@@ -43,18 +43,19 @@ const (
 	retries     = 20
 )
 
-// newOutbox makes the outbox. A demo has no time: leave Timeout and Retry out, and messages are tried for half a day.
+// newOutbox makes the outbox. A demo has no time: leave Timeout and Retry out, and messages are tried for hours.
 func newOutbox(db *database, m *merchant, log *slog.Logger) (*outbox.Outbox, error) {
 	return outbox.New(db.Pool, &outbox.Config{Schema: db.schemas.txonce, Logger: log}, outbox.Destination{
 		Name: toMerchant, Publisher: m.hooks, Timeout: attemptTime, Retry: slices.Repeat(outbox.Schedule{longestRest}, retries),
 	})
 }
 
-// relay delivers until stop is called, which waits for the attempts that are under way.
-func relay(ctx context.Context, box *outbox.Outbox) (stop func() error) {
+// keepRunning runs what runs until its context ends: a relay, which delivers, or a sweeper. stop ends it and waits for what is
+// under way.
+func keepRunning(ctx context.Context, run func(context.Context) error) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- box.Run(ctx) }()
+	go func() { ended <- run(ctx) }()
 	return func() error {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/txonce/txonce/internal/devpg"
+	"github.com/txonce/txonce/txidem"
 	"github.com/txonce/txonce/txidem/mcpidem"
 )
 
@@ -63,7 +65,7 @@ type shop struct {
 	unsent string                      // the table of the messages that are still to be delivered, if there is one
 }
 
-// openShop makes the server, with or without protection, and starts to work its jobs and to deliver its messages.
+// openShop makes the server, with or without protection, and starts to work its jobs, to deliver its messages and to remove records that have expired.
 func openShop(ctx context.Context, o options, db *database, m *merchant, scope mcpidem.ScopeFunc, log *slog.Logger) (*shop, error) {
 	if o.unprotected {
 		return newUnprotectedShop(ctx, db, m, log)
@@ -84,13 +86,17 @@ func openShop(ctx context.Context, o options, db *database, m *merchant, scope m
 	if err != nil {
 		return nil, err
 	}
+	sweeper, err := txidem.NewSweeper(store, time.Minute)
+	if err != nil {
+		return nil, err
+	}
 	if err := slow.runner.Start(ctx); err != nil {
 		return nil, err
 	}
-	stopRelay := relay(ctx, box)
+	stopRelay, stopSweeps := keepRunning(ctx, box.Run), keepRunning(ctx, sweeper.Run)
 	return &shop{
 		server: server, jobs: place{db.schemas.txonce + ".job", "finished_at"}, unsent: db.schemas.txonce + ".message_pending",
-		stop: func(ctx context.Context) error { return errors.Join(stopRelay(), slow.runner.Stop(ctx)) },
+		stop: func(ctx context.Context) error { return errors.Join(stopRelay(), stopSweeps(), slow.runner.Stop(ctx)) },
 	}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,6 +56,11 @@ func run(ctx context.Context, log *slog.Logger, address string) (err error) {
 	if err != nil {
 		return err
 	}
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	sweeping.Go(func() { _ = shop.sweep(ctx) })
 	_, _ = fmt.Fprintf(os.Stderr, "PostgreSQL %s: %s.\nhttp://%s; Ctrl-C ends it.\n", pg.Version(), pg.Source(), listener.Addr())
 	return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, listener)
 }

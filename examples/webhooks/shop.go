@@ -59,6 +59,15 @@ func openShop(ctx context.Context, url string, log *slog.Logger) (*shop, error) 
 	return s, nil
 }
 
+// sweep removes records that have expired, until ctx ends.
+func (s *shop) sweep(ctx context.Context) error {
+	sweeper, err := txidem.NewSweeper(s.store, time.Minute)
+	if err != nil {
+		return err
+	}
+	return sweeper.Run(ctx)
+}
+
 // handler has both doors. The secrets are the provider's, more than one while they are being changed.
 func (s *shop) handler(secrets ...string) (http.Handler, error) {
 	idem, err := httpidem.New(s.store, &httpidem.Config{Scope: caller, Logger: s.log})

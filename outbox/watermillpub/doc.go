@@ -45,5 +45,6 @@
 //     unknown then, unless Config.Classify says that it was rejected.
 //   - The publisher is the caller's to close, after Run has returned.
 //
-// It may import outbox and Watermill's package message. It is a module of its own, for Watermill's dependencies.
+// It may import outbox and Watermill's package message. It is a module of its own, for Watermill's dependencies; fetch both:
+// go get github.com/txonce/txonce github.com/txonce/txonce/outbox/watermillpub.
 package watermillpub

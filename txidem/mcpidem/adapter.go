@@ -97,7 +97,7 @@ func (a *Adapter) add(name string, c class) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := a.tools[name]; ok {
-		return fmt.Errorf("mcpidem: there is a tool %q already", name)
+		return fmt.Errorf("mcpidem: there is a tool %q already; give one of the two another name", name)
 	}
 	a.tools[name] = c
 	return nil

@@ -67,7 +67,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 		}
 	}
 	if c.MinBackoff > c.MaxBackoff {
-		return c, fmt.Errorf("intent: Config.MinBackoff is %v, above MaxBackoff, which is %v", c.MinBackoff, c.MaxBackoff)
+		return c, fmt.Errorf("intent: Config.MinBackoff is %v, above MaxBackoff, which is %v; lower the one or raise the other", c.MinBackoff, c.MaxBackoff)
 	}
 	if c.Tools == nil {
 		return c, errors.New("intent: Config.Tools is missing; say which tools the server protects, such as by Guarded")

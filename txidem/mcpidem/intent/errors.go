@@ -22,6 +22,7 @@ type OutcomeUnknownError struct {
 	Err      error // what was heard last; also the caller's context's error, if that has ended
 }
 
+// Error says that this is a question, and what to do about it.
 func (e *OutcomeUnknownError) Error() string {
 	next := "or repeat the same call in the same step, on a new session if this one has ended: it will not be done twice"
 	if errors.Is(e.Err, ErrExpired) {
@@ -34,6 +35,7 @@ func (e *OutcomeUnknownError) Error() string {
 // Is makes it an [ErrOutcomeUnknown].
 func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
 
+// Unwrap returns Err.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // giveUp says what is known when there will be no other attempt.
