@@ -2,6 +2,10 @@ package servers
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -256,5 +260,40 @@ func TestAtHand_SaysWhy(t *testing.T) {
 	t.Setenv(EnvServers, "cloud")
 	if places, err := AtHand(t.Context()); err == nil || !strings.Contains(err.Error(), "containers or local") {
 		t.Errorf("a wrong wish gives %v (%v)", places, err)
+	}
+}
+
+// TestAtHand_R17_NoVersionIsLostInSilence: an engine that has one image of two, or does not say whether it has it.
+func TestAtHand_R17_NoVersionIsLostInSilence(t *testing.T) {
+	status := http.StatusOK // of the question for the second image
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.44")
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "postgres:17/json") {
+			w.WriteHeader(status)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer engine.Close()
+	t.Setenv("DOCKER_HOST", "tcp://"+engine.Listener.Addr().String())
+	for _, c := range []struct {
+		status int
+		asked  string
+		places int
+		says   string // the error, or why servers are local
+	}{
+		{http.StatusOK, "containers", 2, ""},
+		{http.StatusOK, "", 2, ""},
+		{http.StatusNotFound, "", 1, "container"},
+		{http.StatusNotFound, "containers", 0, "make pg-image"},
+		{http.StatusInternalServerError, "containers", 0, "does not say"},
+		{http.StatusInternalServerError, "", 1, "local server binaries, for the container engine does not say"},
+	} {
+		status = c.status
+		t.Setenv(EnvServers, c.asked)
+		places, err := AtHand(t.Context())
+		if len(places) != c.places || !strings.Contains(fmt.Sprint(places, err), c.says) {
+			t.Errorf("%d, asked for %q: %v, %v; want %d and %q", c.status, c.asked, places, err, c.places, c.says)
+		}
 	}
 }
