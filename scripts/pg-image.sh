@@ -113,12 +113,12 @@ is_there() {
 	return 1
 }
 
-# pull IMAGE: from a registry, which may be out of reach and say nothing. One that did not answer is not asked again.
+# pull IMAGE: from a registry, which may be out of reach and say nothing. One that said nothing is not asked again.
 pull() {
 	[ -z "$unreachable" ] || return 1
-	if command -v timeout >/dev/null 2>&1; then set -- timeout 60 docker pull --quiet "$1"; else set -- docker pull --quiet "$1"; fi
+	if command -v timeout >/dev/null 2>&1; then set -- timeout 120 docker pull --quiet "$1"; else set -- docker pull --quiet "$1"; fi
 	"$@" >/dev/null 2>&1 || {
-		unreachable=yes
+		[ $? -ne 124 ] || unreachable=yes
 		return 1
 	}
 }

@@ -106,9 +106,9 @@
 // "bench peers" compares with others' libraries, which do the same work: a call with a key inserts one row and has an answer.
 //
 //   - Calls (Q01): [txidem.Run] against DBOS Transact for Go, by RunAsTransaction in a workflow whose id is the key and whose result is
-//     waited for. DBOS is launched with its defaults, twice: as its tutorial of transactions has it, with the system database on a pool of
-//     its own, and on the pool that all peers share, which lets it write effect and step in one transaction. Pools have 20
-//     connections, its default. For scale [txidem.RunBatch] makes the call as well, and two transactions without a library: one has
+//     waited for. DBOS is launched with its defaults, in the two ways of its tutorial: with the system database on a pool of its own, and on
+//     the pool that all peers share, which lets it write effect and step in one transaction. Pools have 20 connections, its
+//     default. The last line compares with the second, quicker way. For scale [txidem.RunBatch] makes the call as well, and two transactions without a library: one has
 //     the effect, the other inserts our record too, which is the least that a protected call of three round trips can cost. The peers
 //     take turns, a quarter of a second each, in rounds that begin with empty tables and a CHECKPOINT.
 //   - Jobs (Q03): the sides of "bench jobs", measured as there.

@@ -22,16 +22,16 @@ type dbosSide struct {
 	log     complaints
 }
 
-// dbosSides are the two ways to set it up, which differ in the pool of its system database.
+// dbosSides are the two ways to set it up, both of its tutorial of transactions, which differ in the pool of its system database.
 //
-//   - documented: a pool of its own, as its tutorial of transactions has it. A call is 20 round trips and four transactions that wait for
-//     the disk: one writes the workflow and its input, one has the effect and a row that says so, one writes the step's output, one
-//     the workflow's. Beside the effect these are six row versions, two of them of the workflow.
-//   - onePool: the data source's pool, as its reference allows. Then it writes effect and step in one transaction, which is the fewest that
-//     DBOS can do it in: 17 round trips, three transactions that wait for the disk, five row versions.
+//   - twoPools: a pool of its own, as where the application's database is another one. A call is 22 round trips and four transactions that
+//     wait for the disk: one writes the workflow and its input, one has the effect and a row that says so, one writes the step's
+//     output, one the workflow's. Beside the effect these are six row versions, two of them of the workflow.
+//   - onePool: the data source's pool. Then it writes effect and step in one transaction, which is the fewest that it can do it in: 17 round
+//     trips, three transactions that wait for the disk, five row versions.
 type dbosSides struct {
-	documented, onePool *dbosSide
-	system              *pgxpool.Pool // of documented
+	twoPools, onePool *dbosSide
+	system            *pgxpool.Pool // of twoPools
 }
 
 // dbosConns is the size of a pool: what DBOS opens by default. One connection of its system database's it keeps, to listen.
@@ -42,31 +42,25 @@ func dbosSchema(calls string) string { return calls + "_dbos" }
 func onePoolSchema(calls string) string { return calls + "_dbos_one" }
 
 // launchSides launches both ways, with the link's pool as the data source.
-func launchSides(ctx context.Context, db *database, l *link, dial pgconn.DialFunc) (d *dbosSides, err error) {
-	d = &dbosSides{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.shutdown())
-		}
-	}()
+func launchSides(ctx context.Context, db *database, l *link, dial pgconn.DialFunc) (*dbosSides, error) {
+	d := &dbosSides{}
+	var err error
 	if d.system, err = openPool(ctx, db, dbosConns, dial); err != nil {
 		return nil, err
 	}
-	if d.documented, err = launchDBOS(ctx, d.system, l, dbosSchema(db.calls)); err != nil {
-		return nil, err
+	if d.twoPools, err = launchDBOS(ctx, d.system, l, dbosSchema(db.calls)); err == nil {
+		d.onePool, err = launchDBOS(ctx, l.pool, l, onePoolSchema(db.calls))
 	}
-	if d.onePool, err = launchDBOS(ctx, l.pool, l, onePoolSchema(db.calls)); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, d.shutdown())
 	}
 	return d, nil
 }
 
 // shutdown ends what was launched and says what it complained of before.
 func (d *dbosSides) shutdown() error {
-	err := errors.Join(d.documented.shutdown(), d.onePool.shutdown())
-	if d.system != nil {
-		d.system.Close()
-	}
+	err := errors.Join(d.twoPools.shutdown(), d.onePool.shutdown())
+	d.system.Close()
 	return err
 }
 

@@ -38,7 +38,9 @@ type victim struct {
 	role role
 	p    *lives.Process
 
-	killed, stopped, told bool // guarded by victims.mu; told to leave
+	// Guarded by victims.mu.
+	killed, stopped bool
+	told            time.Time // to leave
 }
 
 func newVictims() *victims { return &victims{all: make(map[*victim]bool)} }
@@ -51,8 +53,8 @@ func (vs *victims) enlist(r role, p *lives.Process) *victim {
 	return v
 }
 
-// discharge reports whether the process was killed by us, and whether it was told to leave.
-func (vs *victims) discharge(v *victim) (killed, told bool) {
+// discharge reports whether the process was killed by us, and when it was told to leave, if it was.
+func (vs *victims) discharge(v *victim) (killed bool, told time.Time) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	delete(vs.all, v)
@@ -73,8 +75,8 @@ func (vs *victims) kill(rng *rand.Rand, r role) {
 func (vs *victims) leave(rng *rand.Rand, r role) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && !v.told }); v != nil {
-		v.told = true
+	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told.IsZero() }); v != nil {
+		v.told = time.Now()
 		v.p.Say(leave)
 	}
 }
@@ -83,7 +85,7 @@ func (vs *victims) leave(rng *rand.Rand, r role) {
 func (vs *victims) stop(rng *rand.Rand, r role) *victim {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && !v.told })
+	v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told.IsZero() })
 	if v != nil {
 		v.stopped = true
 		v.p.Signal(syscall.SIGSTOP)
@@ -183,6 +185,9 @@ func (s *storm) isBack() bool {
 
 // killDatabase kills the database and starts it again.
 func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
+	s.mu.Lock()
+	s.away = true
+	s.mu.Unlock()
 	if err := s.postgres.Kill(ctx); err != nil {
 		return err
 	}
@@ -196,6 +201,7 @@ func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
 	s.mu.Lock()
 	s.events.db = append(s.events.db, at) // it may end the run, which must not end without a database
 	s.events.back = s.history.now()
+	s.away, s.returned = false, time.Now()
 	s.mu.Unlock()
 	s.count()
 	return nil

@@ -44,6 +44,8 @@ type storm struct {
 	events   events
 	jobsSaid map[string]statustool.Report // by the id of the job, in the end
 	jobsEnds map[string]toolcall.State    // as agents were told of them meanwhile
+	away     bool                         // the database
+	returned time.Time                    // when it was last there again
 	problems []string
 }
 
@@ -118,7 +120,9 @@ func (s *storm) run(ctx context.Context, place lives.Place) (b books, err error)
 	if err != nil {
 		cancel(err)
 	}
+	late := time.AfterFunc(3*longestLeave, func() { cancel(errors.New("chaos: a process does not leave")) })
 	processes.Wait()
+	late.Stop()
 	if err := context.Cause(ctx); err != nil {
 		return b, err
 	}
@@ -160,19 +164,14 @@ func (s *storm) listen(p *lives.Process, n int) {
 	}
 }
 
-// bury notes the end of a process. killed says that it was our doing, and told that it was told to leave while others stay: without a
-// database it may not be able to do so in good order, and say so. A process that ends in another way ends the run.
-func (s *storm) bury(a assignment, end lives.End, killed, told bool) error {
+// bury notes the end of a process. killed says that it was our doing, and told when it was told to leave while others stay. A process that
+// ends in another way ends the run.
+func (s *storm) bury(a assignment, end lives.End, killed bool, told time.Time) error {
+	excused := !told.IsZero() && s.wasAway(told) && !bytes.Contains(end.Stderr, []byte("goroutine "))
 	switch {
-	case told && end.Status.Exited() && !bytes.Contains(end.Stderr, []byte("goroutine ")):
-		if end.Status.ExitStatus() == lives.ExitGood {
-			s.mu.Lock()
-			s.events.leaves[a.Role]++
-			s.mu.Unlock()
-		}
 	case end.InputErr != nil && !killed:
 		return fmt.Errorf("chaos: %s %d: %w", a.Role, a.Life, end.InputErr)
-	case len(end.Stderr) > 0:
+	case len(end.Stderr) > 0 && !excused:
 		return fmt.Errorf("chaos: %s %d complains: %s", a.Role, a.Life, end.Stderr)
 	case end.Killed() && killed:
 		s.mu.Lock()
@@ -181,10 +180,26 @@ func (s *storm) bury(a assignment, end lives.End, killed, told bool) error {
 		s.count()
 	case end.Killed():
 		return fmt.Errorf("chaos: %s %d was killed by somebody else", a.Role, a.Life)
-	case end.Status.ExitStatus() != 0 || !s.keeper.Told(string(a.Role), leave):
+	case end.Status.ExitStatus() == lives.ExitGood && !told.IsZero():
+		s.mu.Lock()
+		s.events.leaves[a.Role]++
+		s.mu.Unlock()
+	case excused:
+	case end.Status.ExitStatus() != lives.ExitGood || !s.keeper.Told(string(a.Role), leave):
 		return fmt.Errorf("chaos: %s %d ended with status %d", a.Role, a.Life, end.Status.ExitStatus())
 	}
 	return nil
+}
+
+// shortly is how long behind the return of the database a process may still find connections that broke with it.
+const shortly = 5 * time.Second
+
+// wasAway reports whether the database was away at that time, shortly before it, or since: who is to leave then may not be able to do so in
+// good order, and say so.
+func (s *storm) wasAway(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away || s.returned.Add(shortly).After(at)
 }
 
 // longestExtension is how much longer than asked for a run takes, at most, or as long again if that is more.
@@ -295,6 +310,9 @@ func (s *storm) compare(job string, before, now toolcall.State) {
 	case now == toolcall.StateSucceeded, now == toolcall.StateFailed, now == toolcall.StateCancelled:
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if other := s.jobsEnds[job]; other != "" && other != now { // heard at the same time
+			s.problems = append(s.problems, fmt.Sprintf("job %s was said to be %s, and also to be %s", job, other, now))
+		}
 		s.jobsEnds[job] = now
 	}
 }

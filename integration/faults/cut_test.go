@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -93,32 +93,45 @@ func (c *counted) connect(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		return &countedConn{conn, c}, nil
-	}
-}
-
-// note counts an error that is not of our making.
-func (c *counted) note(err error) {
-	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.cut.Add(1)
+		return &countedConn{Conn: conn, counted: c}, nil
 	}
 }
 
 type countedConn struct {
 	net.Conn
 	counted *counted
+	sent    atomic.Int64
+	ours    atomic.Bool // its end: a context has ended, and the driver with it
+}
+
+// cancelRequest is the length of the message with which the driver has the server cancel a statement, on a connection that ends with it.
+const cancelRequest = 16
+
+// note counts an error that is not of our making.
+func (c *countedConn) note(err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) && !c.ours.Load() && c.sent.Load() != cancelRequest {
+		c.counted.cut.Add(1)
+	}
+}
+
+func (c *countedConn) SetDeadline(at time.Time) error {
+	if !at.IsZero() {
+		c.ours.Store(true)
+	}
+	return c.Conn.SetDeadline(at)
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
+	c.sent.Add(int64(n))
 	c.counted.sent.Add(int64(n))
-	c.counted.note(err)
+	c.note(err)
 	return n, err
 }
 
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.counted.heard.Add(int64(n))
-	c.counted.note(err)
+	c.note(err)
 	return n, err
 }

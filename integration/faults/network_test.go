@@ -31,9 +31,15 @@ func TestNetwork_R08_R15_BadWeather(t *testing.T) {
 		// milliseconds.
 		slow := func(sql string, times int, least time.Duration) func(int64) bool {
 			return func(int64) bool {
+				conn, err := w.pool.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return false
+				}
+				defer conn.Release()
 				begun := time.Now()
 				for range times {
-					if _, err := w.pool.Exec(t.Context(), sql); err != nil {
+					if _, err := conn.Exec(t.Context(), sql); err != nil {
 						t.Error(err)
 					}
 				}

@@ -163,6 +163,11 @@ func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
 		over := make(chan struct{})
 		var calls sync.WaitGroup
 		var made, answered atomic.Int64
+		end := sync.OnceFunc(func() {
+			close(over)
+			calls.Wait()
+		})
+		defer end()
 		for range 4 {
 			calls.Go(func() {
 				for {
@@ -184,8 +189,7 @@ func TestMigrations_D07_FiveProcessesBootWhileCallsRun(t *testing.T) {
 		f.end()
 		during := made.Load()
 		eventually(t, "calls are answered behind the boot", func() bool { return answered.Load() > during })
-		close(over)
-		calls.Wait()
+		end()
 		if n := f.applied(); n != 1 {
 			t.Errorf("%d files were applied, want 1", n)
 		}
