@@ -80,6 +80,9 @@
 //     jobs each Sweep. Jobs that run are looked at first.
 //   - River notes when to ring by its clients' clocks. Behind one that is ahead of the database's, a job begins as much later; one
 //     that is ahead by more than Config.Lease is found out by the sweeper, which has River ring by the database's.
+//   - Postgres never takes out of River's index on arguments (river_job_args_index) what was once in it: it grows by some 100 bytes with each job
+//     until it is rebuilt. River does so each midnight (UTC; ReindexerSchedule in [Config].Configure) where a client works jobs whose role
+//     owns the table. Elsewhere have the owner run "reindex index concurrently txonce_river.river_job_args_index" as often.
 //   - River moves scheduled jobs, and pauses of more than 5 s, each 5 s, where a client leads the queue.
 //   - Behind pgbouncer in transaction mode River cannot listen: set PollOnly in [Config].Configure, and see txidem's limits.
 //   - An asynchronous failover may lose a job together with the call that submitted it, or a result together with its effect.

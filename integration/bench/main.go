@@ -124,7 +124,8 @@
 // relayed to a function, questions for the status of calls and jobs, and the sweeper. It makes no call by RunBatch, RunLeased or RunTx, and has no
 // adapter in front. Operations begin at the asked rate, whether or not
 // others have ended, and their times count from when they should have begun. Records and jobs are kept for a minute (less
-// in runs below four minutes) and messages for one, so that tables come to a size that they keep. Autovacuum is on.
+// in runs below four minutes) and messages for one, and River rebuilds its indexes six times in the run instead of once a day, so that tables come
+// to a size that they keep. Autovacuum is on.
 //
 // Sixty times in the run it looks at its memory, its heap behind a garbage collection, its goroutines, its sessions, and the sizes of
 // our tables and River's. What is compared are medians of the tenth of the run behind the first one, which is a warm-up, and of the last

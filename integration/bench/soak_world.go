@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/txidem"
 )
 
-// soakWorld is what a process has that uses all of the library, on one pool.
+// soakWorld is what a process has that uses the library, on one pool.
 type soakWorld struct {
 	soak       *soak
 	name       string // of its sessions
@@ -41,6 +41,7 @@ const (
 	soakConns   = 24 // of the pool, all of them open from the beginning
 	soakWorkers = 8  // of jobs
 	soakKeys    = 100
+	reindexes   = 6 // of River's indexes in a run, which it does once a day: one of them keeps what is gone from the table
 )
 
 func newSoakWorld(s *soak) *soakWorld {
@@ -123,6 +124,7 @@ func (w *soakWorld) openJobs(ctx context.Context) (err error) {
 		Schema: w.soak.db.calls, Queues: map[string]int{"default": soakWorkers}, Logger: slog.New(&w.log),
 		Configure: func(cfg *river.Config) {
 			cfg.CompletedJobRetentionPeriod = keep
+			cfg.ReindexerSchedule = river.PeriodicInterval(max(w.soak.options.time/reindexes, time.Minute))
 			cfg.Middleware = []rivertype.Middleware{river.WorkerMiddlewareFunc(w.board.watch)}
 		},
 	}, w.definition)

@@ -55,14 +55,14 @@ func TestNetwork_R08_R15_BadWeather(t *testing.T) {
 			{[]toxic{{"latency", up, 1, map[string]int64{"latency": 10, "jitter": 10}}, {"latency", down, 1, map[string]int64{"latency": 10, "jitter": 10}}}, "", slow(`select 1`, 20, 100*time.Millisecond)},
 			{[]toxic{{"bandwidth", up, 1, map[string]int64{"rate": 64}}, {"bandwidth", down, 1, map[string]int64{"rate": 64}}}, "", slow(`select repeat('x', 65536)`, 1, 500*time.Millisecond)},
 			{[]toxic{{"reset_peer", up, 0.4, map[string]int64{"timeout": 30}}}, "", cut},
-			{[]toxic{{"limit_data", up, 0.4, map[string]int64{"bytes": 6000}}, {"limit_data", down, 0.4, map[string]int64{"bytes": 3000}}}, "", cut},
+			{[]toxic{{"limit_data", up, 0.4, map[string]int64{"bytes": 3000}}, {"limit_data", down, 0.4, map[string]int64{"bytes": 1500}}}, "", cut},
 			{[]toxic{{"timeout", up, 0.5, nil}, {"timeout", down, 0.5, nil}}, "deadline", nil},
 		} {
 			before, shown := lines.cut.Load(), false
 			for range 30 { // which connections are ill is drawn each time
 				net.infect(weather.toxics...)
 				if weather.hears == "" {
-					l.answered(8)
+					l.answered(30) // some on each connection
 					shown = weather.shows(before)
 				} else {
 					l.hears(weather.hears, lanesOfLoad)

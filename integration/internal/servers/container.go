@@ -161,7 +161,8 @@ func (s *Server) Shell(ctx context.Context, script string, env ...string) error 
 		return errors.New("servers: a script needs a container to run in; make pg-image makes the images")
 	}
 	code, out, err := c.box.Exec(ctx, []string{"sh", "-c", script}, exec.WithEnv(env), exec.Multiplexed())
-	if err != nil {
+	_, closing := c.box.Inspect(ctx) // Exec keeps a connection to the engine that is idle; this ends such ones with its own
+	if err = errors.Join(err, closing); err != nil {
 		return fmt.Errorf("servers: %s: %w", s.place, err)
 	}
 	said, err := io.ReadAll(out)
