@@ -25,8 +25,8 @@ func TestSaidBy_R19_ReadsWhatServersSay(t *testing.T) {
 		result *mcp.CallToolResult
 		want   said
 	}{
-		"an answer":         {&mcp.CallToolResult{Content: text(answer)}, said{Kind: succeeded, Try: 7, Text: answer, Job: "a job"}},
-		"a replay":          {&mcp.CallToolResult{Content: text(answer), Meta: mcp.Meta{mcpidem.MetaReplayed: true}}, said{Kind: succeeded, Try: 7, Text: answer, Job: "a job", Replayed: true}},
+		"an answer":         {&mcp.CallToolResult{Content: text(answer)}, said{Kind: succeeded, Try: 7, Run: "x", Text: answer, Job: "a job"}},
+		"a replay":          {&mcp.CallToolResult{Content: text(answer), Meta: mcp.Meta{mcpidem.MetaReplayed: true}}, said{Kind: succeeded, Try: 7, Run: "x", Text: answer, Job: "a job", Replayed: true}},
 		"no answer":         {&mcp.CallToolResult{Content: text("hello")}, said{Kind: strange}},
 		"an empty answer":   {&mcp.CallToolResult{Content: text("{}")}, said{Kind: strange}},
 		"nothing at all":    {&mcp.CallToolResult{}, said{Kind: strange}},
@@ -59,7 +59,7 @@ func TestStatusOf_R19_S02_ReadsReports(t *testing.T) {
 		err    error
 		want   said
 	}{
-		"succeeded":   {statustool.Report{State: toolcall.StateSucceeded, Result: json.RawMessage(answer)}, nil, said{Kind: succeeded, Try: 7, Text: answer}},
+		"succeeded":   {statustool.Report{State: toolcall.StateSucceeded, Result: json.RawMessage(answer)}, nil, said{Kind: succeeded, Try: 7, Run: "x", Text: answer}},
 		"failed":      {statustool.Report{State: toolcall.StateFailed, Failure: &toolcall.Failure{Code: "refused", Message: "by try 7"}}, nil, said{Kind: failed, Try: 7, Text: "refused: by try 7"}},
 		"none":        {statustool.Report{State: toolcall.StateNone}, nil, said{Kind: notEnded}},
 		"running":     {statustool.Report{State: toolcall.StateRunning}, nil, said{Kind: notEnded}},
