@@ -82,6 +82,8 @@ func TestChaos_R19_R02_J09_PlantsAreFound(t *testing.T) {
 		rewrites:        {func(r *result) int { return r.wrongAnswers }, func(r *result) int { return r.duplicates }},
 		effectOutsideTx: {func(r *result) int { return r.duplicates }, none},
 		deleteFirst:     {func(r *result) int { return r.messagesLost }, func(r *result) int { return r.duplicates + r.wrongAnswers }},
+		forgets:         {func(r *result) int { return r.lost }, func(r *result) int { return r.duplicates + r.wrongAnswers + r.messagesLost }},
+		neverEnds:       {func(r *result) int { return r.jobsStuck }, func(r *result) int { return r.duplicates + r.lost + r.messagesLost }},
 	}) {
 		t.Run(string(planted), func(t *testing.T) {
 			// A slow machine makes few calls in that time, and then a longer run is needed.

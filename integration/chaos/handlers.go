@@ -41,6 +41,9 @@ func end(ctx context.Context, in order) error {
 // write is the handler of the tool of that name: an effect.
 func (s *serving) write(ctx context.Context, tx pgx.Tx, in order) (receipt, error) {
 	r := newReceipt(in)
+	if s.a.Plant == forgets {
+		return r, end(ctx, in)
+	}
 	if _, err := tx.Exec(ctx, sqlEffect, in.Intent, in.Payload, in.Try, r.Run); err != nil {
 		return r, err
 	}

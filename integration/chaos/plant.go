@@ -9,8 +9,10 @@ const (
 	rewrites        plant = "rewrites"          // servers change an answer as they replay it
 	effectOutsideTx plant = "effect-outside-tx" // workers commit their effects on another connection
 	deleteFirst     plant = "delete-first"      // relays delete a message before they deliver it
+	forgets         plant = "forgets"           // servers answer calls of one tool without having done them
+	neverEnds       plant = "never-ends"        // no attempt of a job is the last one
 )
 
 func plants() []plant {
-	return []plant{unprotected, rewrites, effectOutsideTx, deleteFirst}
+	return []plant{unprotected, rewrites, effectOutsideTx, deleteFirst, forgets, neverEnds}
 }

@@ -90,7 +90,7 @@ func (p *process) commit(ctx context.Context, tx pgx.Tx, job *jobs.Job[order]) (
 	switch {
 	case err != nil:
 		return r, err
-	case job.Attempt <= in.Slips:
+	case job.Attempt <= in.Slips, p.a.Plant == neverEnds:
 		return r, errBroken
 	case in.Fails:
 		return r, jobs.Fail("refused", fmt.Sprintf("by try %d", in.Try))
