@@ -40,7 +40,7 @@ type victim struct {
 
 	// Guarded by victims.mu.
 	killed, stopped bool
-	told            time.Time // to leave
+	told            time.Duration // to leave, since the run began; 0 if it was not
 }
 
 func newVictims() *victims { return &victims{all: make(map[*victim]bool)} }
@@ -54,7 +54,7 @@ func (vs *victims) enlist(r role, p *lives.Process) *victim {
 }
 
 // discharge reports whether the process was killed by us, and when it was told to leave, if it was.
-func (vs *victims) discharge(v *victim) (killed bool, told time.Time) {
+func (vs *victims) discharge(v *victim) (killed bool, told time.Duration) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	delete(vs.all, v)
@@ -72,11 +72,11 @@ func (vs *victims) kill(rng *rand.Rand, r role) {
 }
 
 // leave tells a process of the role to stop in good order, if there is one that runs.
-func (vs *victims) leave(rng *rand.Rand, r role) {
+func (vs *victims) leave(rng *rand.Rand, r role, now time.Duration) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told.IsZero() }); v != nil {
-		v.told = time.Now()
+	if v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told == 0 }); v != nil {
+		v.told = now
 		v.p.Say(leave)
 	}
 }
@@ -85,7 +85,7 @@ func (vs *victims) leave(rng *rand.Rand, r role) {
 func (vs *victims) stop(rng *rand.Rand, r role) *victim {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told.IsZero() })
+	v := vs.draw(rng, func(v *victim) bool { return v.role == r && !v.killed && !v.stopped && v.told == 0 })
 	if v != nil {
 		v.stopped = true
 		v.p.Signal(syscall.SIGSTOP)
@@ -137,7 +137,7 @@ func (s *storm) mayhem(ctx, storming context.Context, end func()) (err error) {
 	often(2, killRelays, more(relay), func(rng *rand.Rand) { s.victims.kill(rng, relay) })
 	always := func() bool { return true }
 	often(3, stopAny, always, s.inTurn(stops, func(rng *rand.Rand, r role) { s.stopOne(storming, rng, r) }))
-	often(5, leaveAny, always, s.inTurn(leaves, s.victims.leave))
+	often(5, leaveAny, always, s.inTurn(leaves, func(rng *rand.Rand, r role) { s.victims.leave(rng, r, s.history.now()) }))
 	often(4, killDB, func() bool { return more(database)() && s.isBack() }, func(rng *rand.Rand) {
 		if failure := s.killDatabase(ctx, rng); failure != nil {
 			err = failure
@@ -201,7 +201,7 @@ func (s *storm) killDatabase(ctx context.Context, rng *rand.Rand) error {
 	s.mu.Lock()
 	s.events.db = append(s.events.db, at) // it may end the run, which must not end without a database
 	s.events.back = s.history.now()
-	s.away, s.returned = false, time.Now()
+	s.away = false
 	s.mu.Unlock()
 	s.count()
 	return nil

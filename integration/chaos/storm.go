@@ -45,7 +45,6 @@ type storm struct {
 	jobsSaid map[string]statustool.Report // by the id of the job, in the end
 	jobsEnds map[string]toolcall.State    // as agents were told of them meanwhile
 	away     bool                         // the database
-	returned time.Time                    // when it was last there again
 	problems []string
 }
 
@@ -166,8 +165,8 @@ func (s *storm) listen(p *lives.Process, n int) {
 
 // bury notes the end of a process. killed says that it was our doing, and told when it was told to leave while others stay. A process that
 // ends in another way ends the run.
-func (s *storm) bury(a assignment, end lives.End, killed bool, told time.Time) error {
-	excused := !told.IsZero() && s.wasAway(told) && !bytes.Contains(end.Stderr, []byte("goroutine "))
+func (s *storm) bury(a assignment, end lives.End, killed bool, told time.Duration) error {
+	excused := told > 0 && s.wasAway(told) && !bytes.Contains(end.Stderr, []byte("goroutine "))
 	switch {
 	case end.InputErr != nil && !killed:
 		return fmt.Errorf("chaos: %s %d: %w", a.Role, a.Life, end.InputErr)
@@ -180,7 +179,7 @@ func (s *storm) bury(a assignment, end lives.End, killed bool, told time.Time) e
 		s.count()
 	case end.Killed():
 		return fmt.Errorf("chaos: %s %d was killed by somebody else", a.Role, a.Life)
-	case end.Status.ExitStatus() == lives.ExitGood && !told.IsZero():
+	case end.Status.ExitStatus() == lives.ExitGood && told > 0:
 		s.mu.Lock()
 		s.events.leaves[a.Role]++
 		s.mu.Unlock()
@@ -196,10 +195,10 @@ const shortly = 5 * time.Second
 
 // wasAway reports whether the database was away at that time, shortly before it, or since: who is to leave then may not be able to do so in
 // good order, and say so.
-func (s *storm) wasAway(at time.Time) bool {
+func (s *storm) wasAway(at time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.away || s.returned.Add(shortly).After(at)
+	return s.away || len(s.events.db) > 0 && s.events.back+shortly > at
 }
 
 // longestExtension is how much longer than asked for a run takes, at most, or as long again if that is more.

@@ -6,8 +6,9 @@
 // The servers are those of integration/internal/servers: containers of each version where there is an engine with images (make
 // pg-image), else local binaries. A way is default (pgx's own, directly), exec, cache_describe or simple_protocol, or one of the
 // last three with pgbouncer/ in front: through a pooler in transaction mode, which has to be installed. Without -ways and -places
-// it takes all ways in all places, with -quick one way but pgx's own, in one place, and three packages, others each time (the same for the same text in TXONCE_DRAW); the tests of the core that
-// repeat the same thing very often are left out then, and so are those that go test -short leaves out.
+// it takes all ways in all places, with -quick one way but pgx's own, in one place, and three packages, others each time (the
+// same for the same text in TXONCE_DRAW); the tests of the core that repeat the same thing very often are left out then, and so are those
+// that go test -short leaves out.
 //
 // For each package it prints one line that says what the tests ran on, as they say themselves: server, pooler, mode. It ends with
 // the tests that were skipped, and why, and all these lines once more. Its exit status is 1 when a test failed, or did not run on
